@@ -158,7 +158,7 @@ impl TimeoutReply {
         match self {
             TimeoutReply::Null => reply.null(),
             TimeoutReply::NullArray => reply.null_array(),
-            TimeoutReply::Zero => reply.integer(0),
+            TimeoutReply::Replicas => reply.integer(0),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! or for the server to fetch.
 
 use crate::persistence::snapshot::SaveJob;
+use crate::replication::ReplicationRequest;
 use crate::session::SessionId;
 
 /// Everything that waits to be done. Empty between requests, but for what the server fetches.
@@ -70,6 +71,9 @@ pub enum ServerRequest {
     LoadAof,
     /// What is in memory is not what was there: end without saving it, for this reason.
     Fail(String),
+    /// A session asks something of replication. It waits until
+    /// [`resume_session`](crate::Engine::resume_session).
+    Replication(SessionId, ReplicationRequest),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

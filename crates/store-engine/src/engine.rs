@@ -24,6 +24,7 @@ use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::Registry;
+use crate::replication::ReplicationFacts;
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
@@ -100,6 +101,7 @@ impl Engine {
                 identity,
                 measured: Measured::default(),
                 persistence: PersistenceStatus::default(),
+                replication: ReplicationFacts::default(),
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -188,9 +190,16 @@ impl Engine {
         &mut self.state.identity
     }
 
-    /// Whether units are recorded for replicas and files.
-    pub fn set_propagating(&mut self, propagating: bool) {
-        self.keyspace.changes.propagating = propagating;
+    /// Whether units are recorded for the append-only file.
+    pub fn set_feeding_file(&mut self, is_feeding: bool) {
+        self.keyspace.changes.feeds_file = is_feeding;
+        self.keyspace.changes.follow_feeds();
+    }
+
+    /// Whether units are recorded for the stream of replication.
+    pub fn set_feeding_stream(&mut self, is_feeding: bool) {
+        self.keyspace.changes.feeds_stream = is_feeding;
+        self.keyspace.changes.follow_feeds();
     }
 
     /// From now on runs only scripts with these digests, each forty hexadecimal digits, and no
@@ -199,10 +208,10 @@ impl Engine {
         self.state.scripting.allow_only(digests);
     }
 
-    /// Whether units are recorded.
+    /// Whether units are recorded for the append-only file, so that replies wait for it.
     #[inline]
-    pub fn is_propagating(&self) -> bool {
-        self.keyspace.changes.propagating
+    pub fn is_feeding_file(&self) -> bool {
+        self.keyspace.changes.feeds_file
     }
 
     /// Whether nothing is to be fetched: neither effects nor units nor garbage.
@@ -564,12 +573,46 @@ impl Engine {
         let blocked = self.forget_wait(&mut session);
         if let Some(blocked) = &blocked {
             let reply_start = session.output.position();
-            write_timeout(&mut session, blocked.on_timeout);
+            match blocked.on_timeout {
+                TimeoutReply::Replicas => self.write_acks(&mut session),
+                reply => write_timeout(&mut session, reply),
+            }
             drop_late_reply(&mut session, reply_start);
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
         blocked
+    }
+
+    /// What a session asked of the driver is done, and the driver has written the reply: its next
+    /// request may run.
+    pub fn resume_session(&mut self, id: SessionId) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        if self.forget_wait(&mut session).is_some() {
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    /// WAIT is over for a session: so many replicas have what it wrote.
+    pub fn finish_wait(&mut self, id: SessionId, count: usize) {
+        let Some(mut session) = self.state.sessions.take(id) else { return };
+        let waits =
+            session.blocked.as_ref().is_some_and(|it| it.on_timeout == TimeoutReply::Replicas);
+        if waits && let Some(blocked) = self.forget_wait(&mut session) {
+            self.unmeasured.add_unblocked(&blocked);
+            let reply_start = session.output.position();
+            session.output.extend_from_slice(format!(":{count}\r\n").as_bytes());
+            drop_late_reply(&mut session, reply_start);
+            self.resumed(&session);
+        }
+        self.state.sessions.put_back(session);
+    }
+
+    /// How many replicas have what the session wrote.
+    fn write_acks(&self, session: &mut Session) {
+        let count = self.state.replication.count_acks(session.wrote_at);
+        session.output.extend_from_slice(format!(":{count}\r\n").as_bytes());
     }
 
     fn resumed(&mut self, session: &Session) {
@@ -590,9 +633,22 @@ impl Engine {
                 self.wake_waiters(db, &key);
             }
         }
-        let unit = std::mem::take(&mut self.keyspace.changes.unit);
+        let mut unit = std::mem::take(&mut self.keyspace.changes.unit);
         if !unit.requests.is_empty() {
+            unit.origin = origin;
+            if self.keyspace.changes.feeds_stream {
+                self.note_writers(&unit);
+            }
             self.keyspace.changes.units.push(unit);
+        }
+    }
+
+    /// Until the stream is fed, nobody has what these sessions wrote.
+    fn note_writers(&mut self, unit: &Unit) {
+        for id in unit.origin.iter().chain(&unit.woken) {
+            if let Some(session) = self.state.sessions.get_mut(*id) {
+                session.wrote_at = Session::UNFED;
+            }
         }
     }
 
@@ -674,6 +730,7 @@ impl Engine {
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let reply_start = session.output.position();
+        let written_before = self.keyspace.changes.unit.requests.len();
         let (db, server) = (&mut self.keyspace, &mut self.state);
         let mut nobody = NoBusyHandler;
         let mut cx = Context {
@@ -689,6 +746,10 @@ impl Engine {
         }
         session.output = cx.reply.into_output();
         session.blocked = Some(waiting);
+        let changes = &mut self.keyspace.changes;
+        if changes.feeds_stream && changes.unit.requests.len() > written_before {
+            changes.unit.woken.push(id);
+        }
         if !still_blocked {
             drop_late_reply(&mut session, reply_start);
             if let Some(served) = self.forget_wait(&mut session) {

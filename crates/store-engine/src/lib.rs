@@ -89,6 +89,7 @@ mod config;
 mod latency;
 mod persistence;
 mod pubsub;
+mod replication;
 mod scripting;
 mod slow_log;
 mod tracking;
@@ -140,6 +141,7 @@ pub use platform::{NoPlatform, Platform, SettingRefused, Usage};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
+pub use replication::{BacklogFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest};
 pub use scripting::Scripting;
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,

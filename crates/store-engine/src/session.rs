@@ -153,8 +153,8 @@ pub enum TimeoutReply {
     Null,
     /// Null, where an array would have come.
     NullArray,
-    /// The number 0, of replicas that have confirmed.
-    Zero,
+    /// How many replicas have confirmed what the session wrote.
+    Replicas,
 }
 
 /// Why and until when a session waits.
@@ -265,6 +265,9 @@ pub struct Session {
     pub asked_at_ms: u64,
     /// The last command, for CLIENT LIST.
     pub last_command: Option<RowId>,
+    /// The offset of the stream behind its last write, for WAIT. Nobody has what the stream has
+    /// yet to be fed: [`UNFED`](Self::UNFED).
+    pub wrote_at: u64,
     /// Between MULTI and EXEC.
     pub transaction: Option<Box<Transaction>>,
     /// Watched keys with their databases, and whether each had ended already.
@@ -278,6 +281,9 @@ pub struct Session {
 }
 
 impl Session {
+    /// An offset that no replica has.
+    pub const UNFED: u64 = u64::MAX;
+
     /// Whether any of the flags is set.
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
@@ -359,6 +365,7 @@ impl Sessions {
             opened_at_ms: now_ms,
             asked_at_ms: now_ms,
             last_command: None,
+            wrote_at: 0,
             transaction: None,
             watched: WatchedKeys::default(),
             blocked: None,

@@ -15,6 +15,7 @@ use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
+use crate::replication::ReplicationFacts;
 use crate::scripting::Scripting;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
@@ -155,6 +156,8 @@ pub struct ServerState {
     pub measured: Measured,
     /// What the driver tells of files.
     pub persistence: PersistenceStatus,
+    /// What the driver tells of replication.
+    pub replication: ReplicationFacts,
     /// The driver, for what it alone can do.
     pub platform: Box<dyn Platform>,
     /// Bytes in use before the first key.

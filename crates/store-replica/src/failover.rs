@@ -82,9 +82,10 @@ pub(crate) struct HandOver {
 }
 
 /// As [`Replication::failover_phase`] tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailoverPhase {
     /// `no-failover`
+    #[default]
     None,
     /// `waiting-for-sync`
     WaitSync,

@@ -37,5 +37,5 @@ pub use number::{DoubleText, format_integer, parse_integer};
 pub use output::{Output, SHARED_MIN};
 pub use parse::{Limits, Parsed, ProtocolError, RequestParser, glimpse_key};
 pub use reply::{Reply, ReplyError, ReplyParser};
-pub use request::{OwnedRequest, Request, Span};
+pub use request::{OwnedRequest, Request, Span, write_request};
 pub use write::{Protocol, ReplyWriter};

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::number::format_integer;
+
 /// Where one argument is in the bytes of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -127,6 +129,14 @@ pub struct OwnedRequest {
     large: Vec<Arc<Vec<u8>>>,
 }
 
+impl PartialEq for OwnedRequest {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_request().args_from(0).eq(other.as_request().args_from(0))
+    }
+}
+
+impl Eq for OwnedRequest {}
+
 impl OwnedRequest {
     /// Copies `args` into one buffer.
     pub fn from_args<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Self {
@@ -165,4 +175,21 @@ impl OwnedRequest {
         let large: usize = self.large.iter().map(|text| text.capacity()).sum();
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>() + large
     }
+}
+
+/// Appends a request as clients send it: an array of bulk strings.
+pub fn write_request<'a>(bytes: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {
+    write_head(bytes, b'*', args.len());
+    for arg in args {
+        write_head(bytes, b'$', arg.len());
+        bytes.extend_from_slice(arg);
+        bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+fn write_head(bytes: &mut Vec<u8>, mark: u8, number: usize) {
+    let mut digits = [0; 20];
+    bytes.push(mark);
+    bytes.extend_from_slice(format_integer(number as i64, &mut digits));
+    bytes.extend_from_slice(b"\r\n");
 }

@@ -19,6 +19,7 @@ use crate::clock::{Clock, Running};
 use crate::event_loop::{EVENTS_MAX, Message, WAKER};
 use crate::peers::{PEER_BASE, Peers};
 use crate::persistence::Persistence;
+use crate::replication::ReplicationDriver;
 use crate::server::StopSignal;
 
 /// Read at once per client; nobody has much to say to a busy server.
@@ -38,6 +39,7 @@ pub(crate) struct BusyLoop<'a> {
     /// Other servers: the loop looks at their sockets afterwards.
     pub(crate) peers: &'a mut Peers,
     pub(crate) running: Running,
+    pub(crate) replication: &'a mut ReplicationDriver,
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
@@ -101,6 +103,7 @@ impl BusyLoop<'_> {
         // made durable they stay, and the loop ends the server after the script.
         let (now_ms, units) = (self.clock.now_us() / 1000, busy.take_units());
         self.may_write = self.persistence.before_early_replies(now_ms, &units).is_ok();
+        self.replication.take_units(&units);
         self.take_messages(busy);
         self.acceptor.look_everywhere();
         let slots = self.clients.iter().map(|client| client.session.slot());

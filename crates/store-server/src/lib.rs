@@ -35,6 +35,7 @@ mod peers;
 mod persistence;
 mod process;
 mod replace_file;
+mod replication;
 mod server;
 mod sockets;
 mod stream;

@@ -38,7 +38,9 @@ use crate::context::Context;
 use crate::keyspace::Keyspace;
 use crate::session::Session;
 use crate::state::ServerState;
-use crate::{acl, config, latency, persistence, pubsub, scripting, slow_log, tracking};
+use crate::{
+    acl, config, latency, persistence, pubsub, replication, scripting, slow_log, tracking,
+};
 #[cfg(test)]
 pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
@@ -71,6 +73,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     object::TABLE,
     pubsub::commands::TABLE,
     persistence::commands::TABLE,
+    replication::commands::TABLE,
     scan::TABLE,
     scripting::commands::TABLE,
     server::TABLE,

@@ -224,7 +224,7 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     server.saving.points = if keeps_files { snapshot.points.clone() } else { Vec::new() };
     for (gate, is_set) in [
         (server_gate::MEMORY_LIMIT, memory.max > 0),
-        (server_gate::FEW_REPLICAS, keys.replicas_min > 0),
+        (server_gate::FEW_REPLICAS, keys.replicas_min > server.replication.good_replicas),
     ] {
         server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }

@@ -5,6 +5,7 @@
 mod clients;
 mod files;
 mod process;
+mod replication;
 
 pub use clients::{ClientSettings, OutputLimit, OutputLimits, Permission};
 pub use files::{AppendSettings, SnapshotSettings};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub(crate) memory: MemorySettings,
     /// How keys are kept.
     pub(crate) keys: KeySettings,
+    /// How the server follows and is followed.
+    pub replication: store_replica::Settings,
     /// `busy-reply-threshold`: how long a script runs before others are told that it does.
     pub busy_after_ms: u64,
 }
@@ -112,6 +115,7 @@ impl Settings {
             logs: LogSettings::read(texts),
             memory: MemorySettings::read(texts),
             keys: KeySettings::read(texts),
+            replication: replication::read(texts),
             busy_after_ms: texts.number("busy-reply-threshold") as u64,
         }
     }

@@ -17,6 +17,10 @@ pub struct Changes {
     pub tracking: bool,
     /// Whether units are wanted at all: without replicas and file, nobody pays for them.
     pub propagating: bool,
+    /// Whether the append-only file wants them.
+    pub(crate) feeds_file: bool,
+    /// Whether the stream of replication wants them.
+    pub(crate) feeds_stream: bool,
     /// Whether a script runs.
     pub in_script: bool,
     /// What happened to keys, in this order, and nobody was told yet.
@@ -37,6 +41,11 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Units are wanted as long as anybody wants them.
+    pub(crate) fn follow_feeds(&mut self) {
+        self.propagating = self.feeds_file || self.feeds_stream;
+    }
+
     /// Whether the engine has nothing to deliver.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
@@ -208,6 +217,11 @@ impl ReadyKeys {
 pub struct Unit {
     /// Requests with the database each runs in.
     pub requests: Vec<(usize, OwnedRequest)>,
+    /// The session that asked for it; `None` when time did, or a lack of memory: then its requests
+    /// do not depend on each other.
+    pub origin: Option<SessionId>,
+    /// Sessions that waited and got what they waited for by it. Kept for the stream alone.
+    pub woken: Vec<SessionId>,
 }
 
 /// A key that was watched is gone, though no command removed it.

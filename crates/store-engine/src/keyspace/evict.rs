@@ -48,7 +48,7 @@ impl Keyspace {
         self.notify(event_class::EVICTED, "evicted", key);
         if self.changes.propagating {
             let request = OwnedRequest::from_args([freeing.command(), key]);
-            self.changes.units.push(Unit { requests: vec![(db, request)] });
+            self.changes.units.push(Unit { requests: vec![(db, request)], ..Unit::default() });
         }
         self.discard(entry, freeing);
         self.selected = selected;

@@ -67,7 +67,7 @@ fn replaying_what_is_propagated_gives_the_same_collections() {
     let seed = testkit::seed();
     let mut random = Random::seeded(seed);
     let mut original = World::seeded(seed);
-    original.engine.set_propagating(true);
+    original.engine.set_feeding_file(true);
     let mut replica = World::seeded(seed ^ 1);
     for round in 0..6000 {
         if round % 5 == 0 {
@@ -104,7 +104,7 @@ fn words(world: &mut World) -> Vec<String> {
 #[test]
 fn what_was_chosen_is_propagated_not_the_choosing() {
     let mut world = World::seeded(1);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.run("SADD one m");
     world.run("SPOP one");
     world.run("SADD all 1 2");
@@ -137,7 +137,7 @@ fn what_was_chosen_is_propagated_not_the_choosing() {
 #[test]
 fn a_push_and_the_pops_it_serves_are_one_unit() {
     let mut world = World::seeded(2);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.send("first", "BLMOVE l t LEFT RIGHT 0");
     world.send("second", "BLPOP l t 0");
     world.run("RPUSH l 1 2");

@@ -243,7 +243,7 @@ fn evictions_are_propagated_before_what_they_make_room_for() {
         for number in 0..200 {
             world.run(&format!("SET key:{number:09} value"));
         }
-        world.engine.set_propagating(true);
+        world.engine.set_feeding_file(true);
         world.take_units();
         let evicted = fact(&mut world, "evicted_keys");
         world.run("MULTI");
@@ -407,7 +407,7 @@ fn replaying_what_is_propagated_gives_the_same_keys_under_a_limit() {
             .collect();
         let mut random = Random::seeded(seed);
         let mut original = limited(seed, policy, if all_end { 10 } else { 40 });
-        original.engine.set_propagating(true);
+        original.engine.set_feeding_file(true);
         let mut replica = World::seeded(seed ^ 1);
         for round in 0..2000 {
             original.run(&made_up(&mut random, &lines));

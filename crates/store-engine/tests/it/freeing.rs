@@ -142,7 +142,7 @@ fn removals_are_propagated_as_they_free() {
             world.run(&format!("SET {key} 1"));
         }
         world.run("PEXPIRE a 1");
-        world.engine.set_propagating(true);
+        world.engine.set_feeding_file(true);
         world.pass(1000);
         world.run("EXPIRE b -1");
         world.run("GETDEL c");

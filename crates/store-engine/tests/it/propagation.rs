@@ -53,7 +53,7 @@ fn replaying_what_is_propagated_gives_the_same_keys() {
     let seed = testkit::seed();
     let mut random = Random::seeded(seed);
     let mut original = World::seeded(seed);
-    original.engine.set_propagating(true);
+    original.engine.set_feeding_file(true);
     let mut replica = World::seeded(seed ^ 1);
     for round in 0..3000 {
         let line = made_up(&mut random);
@@ -88,7 +88,7 @@ fn replaying_what_is_propagated_gives_the_same_keys() {
 #[test]
 fn a_transaction_is_one_unit_and_a_read_is_none() {
     let mut world = World::seeded(8);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.run("GET a");
     world.run("EXPIRE none 10");
     assert!(world.take_units().is_empty());
@@ -110,7 +110,7 @@ fn a_transaction_is_one_unit_and_a_read_is_none() {
 #[test]
 fn times_are_propagated_as_moments() {
     let mut world = World::seeded(9);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     assert_eq!(world.run("SET a 1 EX 100"), ok());
     world.run("EXPIRE a 50");
     world.run("EXPIRE a -1");

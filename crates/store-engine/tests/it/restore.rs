@@ -187,7 +187,7 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 #[test]
 fn options_and_times_hold() {
     let mut world = World::seeded(9);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.run("SET a 1");
     let Reply::Bulk(payload) = world.run("DUMP a") else { panic!("no payload") };
     let restore = |world: &mut World, words: &[&str]| {

@@ -13,7 +13,7 @@ fn eval(world: &mut World, code: &str) -> Reply {
 #[test]
 fn a_script_is_one_unit_of_what_it_did_and_replays_the_same() {
     let mut world = World::seeded(11);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     eval(
         &mut world,
         "redis.call('sadd','s','a','b','c','d') redis.call('spop','s') redis.call('get','s2')
@@ -44,7 +44,7 @@ fn a_script_is_one_unit_of_what_it_did_and_replays_the_same() {
 #[test]
 fn that_a_key_ended_is_propagated_though_the_script_keeps_its_writes() {
     let mut world = World::configured(14, &["--enable-debug-command", "yes"]);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.run("SET gone 1 PX 10");
     world.run("SET read 1 PX 10");
     world.run("DEBUG SET-ACTIVE-EXPIRE 0");
@@ -68,7 +68,7 @@ fn that_a_key_ended_is_propagated_though_the_script_keeps_its_writes() {
 #[test]
 fn what_a_script_keeps_to_itself_is_not_propagated() {
     let mut world = World::seeded(13);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     eval(
         &mut world,
         "redis.set_repl(redis.REPL_NONE) redis.call('set','a','1')

@@ -53,7 +53,7 @@ fn replaying_what_is_propagated_gives_the_same_streams() {
     // Few entries to a node, so that cutting roughly means something.
     let settings = ["--stream-node-max-entries", "3"];
     let mut original = World::configured(seed, &settings);
-    original.engine.set_propagating(true);
+    original.engine.set_feeding_file(true);
     let mut replica = World::configured(seed ^ 1, &["--stream-node-max-entries", "7"]);
     let mut propagated = 0;
     for _ in 0..4000 {
@@ -95,7 +95,7 @@ fn propagated(world: &mut World) -> Vec<Vec<String>> {
 #[test]
 fn what_was_chosen_is_propagated_as_chosen() {
     let mut world = World::configured(1, &["--stream-node-max-entries", "2"]);
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.run("XADD s * a 1");
     world.run("XADD s 2000000-* a 2");
     world.run("XADD s NOMKSTREAM MAXLEN ~ 1 LIMIT 10 * a 3");
@@ -121,7 +121,7 @@ fn reading_in_a_group_is_propagated_as_claims_and_a_move() {
     world.run("XADD s 1-1 a 1");
     world.run("XADD s 1-2 a 2");
     world.run("XGROUP CREATE s g 0");
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     world.run("XREADGROUP GROUP g ada COUNT 1 STREAMS s >");
     world.run("XREADGROUP GROUP g ada NOACK STREAMS s >");
     world.run("XREADGROUP GROUP g ada STREAMS s >");
@@ -139,7 +139,7 @@ fn reading_in_a_group_is_propagated_as_claims_and_a_move() {
 fn who_waits_in_a_group_is_served_in_order_and_within_the_unit() {
     let mut world = World::seeded(3);
     world.run("XGROUP CREATE s g $ MKSTREAM");
-    world.engine.set_propagating(true);
+    world.engine.set_feeding_file(true);
     for name in ["first", "second"] {
         world.send(name, &format!("XREADGROUP GROUP g {name} BLOCK 0 STREAMS s >"));
     }

@@ -6,7 +6,7 @@
 //! `#SUM:begin after <number> <bytes>`, so that bytes that are missing there are noticed. Redis
 //! passes over all lines that begin with `#`.
 
-use store_resp::Request;
+use store_resp::{Request, write_request};
 use store_types::crc64::crc64;
 
 /// What a line with a checksum begins with.
@@ -102,22 +102,6 @@ impl Encoder {
         }
         bytes.extend_from_slice(b"\r\n");
     }
-}
-
-fn write_request<'a>(bytes: &mut Vec<u8>, args: impl ExactSizeIterator<Item = &'a [u8]>) {
-    write_head(bytes, b'*', args.len());
-    for arg in args {
-        write_head(bytes, b'$', arg.len());
-        bytes.extend_from_slice(arg);
-        bytes.extend_from_slice(b"\r\n");
-    }
-}
-
-fn write_head(bytes: &mut Vec<u8>, mark: u8, number: usize) {
-    let mut digits = [0; 20];
-    bytes.push(mark);
-    bytes.extend_from_slice(store_resp::format_integer(number as i64, &mut digits));
-    bytes.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

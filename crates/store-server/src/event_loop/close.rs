@@ -73,6 +73,7 @@ impl EventLoop {
                 self.shrinking.note_freed(client.counted_memory);
                 self.clients.memory = self.clients.memory.saturating_sub(client.counted_memory);
                 self.engine.close_session(client.session);
+                self.session_closed(client.session);
             }
         }
     }

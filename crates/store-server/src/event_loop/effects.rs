@@ -16,7 +16,9 @@ impl EventLoop {
             let units = self.engine.units();
             if !units.is_empty() {
                 self.persistence.take_units(self.now_us / 1000, units);
+                self.replication.take_units(units);
                 units.clear();
+                self.replication.tell_writers(&mut self.engine);
             }
             let memory_max = self.engine.config().settings().memory_max();
             for garbage in self.engine.take_garbage() {
@@ -62,6 +64,7 @@ impl EventLoop {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
             ServerRequest::LoadAof => self.load_again(),
+            ServerRequest::Replication(id, request) => self.ask_replication(id, request),
             ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);

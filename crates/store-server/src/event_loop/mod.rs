@@ -17,6 +17,7 @@ mod evict;
 mod files;
 mod peers;
 mod read;
+mod replicate;
 mod run;
 mod save;
 mod shrink;
@@ -43,6 +44,7 @@ use crate::listen::Listener;
 use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
+use crate::replication::{ReplicationDriver, tell_facts};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -115,6 +117,7 @@ pub(crate) struct EventLoop {
     unmeasured_us: u64,
     saver: Saver,
     persistence: Persistence,
+    replication: ReplicationDriver,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
     /// Connections to other servers.
@@ -134,13 +137,15 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     pub(crate) fn new(
         poll: Poll,
-        engine: Engine,
+        mut engine: Engine,
         listeners: Vec<Listener>,
         messages: Receiver<Message>,
         log: Log,
         persistence: Persistence,
         shared: Shared,
     ) -> io::Result<Self> {
+        let replication = ReplicationDriver::new(&engine)?;
+        tell_facts(&replication, &mut engine);
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
             poll,
@@ -165,6 +170,7 @@ impl EventLoop {
             unmeasured_us: 0,
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
+            replication,
             failure: None,
             peers: Peers::new(shared.mailbox.clone()),
             running: Running::begin(),
@@ -264,8 +270,9 @@ impl EventLoop {
         let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
         let wake_at = moments.into_iter().flatten().min();
         let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
-        let until_ms = by_wall_clock.into_iter().chain(self.peers_wait_ms()).min()?;
-        Some(Duration::from_millis(until_ms))
+        let waits = [by_wall_clock, self.peers_wait_ms(), self.replication.wakes_in_ms()];
+        let wait_ms = waits.into_iter().flatten().min()?;
+        Some(Duration::from_millis(wait_ms))
     }
 
     fn turn(&mut self, events: &Events) {
@@ -316,6 +323,9 @@ impl EventLoop {
         loop {
             self.apply_effects();
             self.engine.end_turn();
+            if self.replication.is_active() {
+                self.turn_replication();
+            }
             if self.engine.is_fetched() {
                 break;
             }

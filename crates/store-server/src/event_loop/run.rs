@@ -212,6 +212,7 @@ impl EventLoop {
             persistence: &mut self.persistence,
             running: self.running,
             peers: &mut self.peers,
+            replication: &mut self.replication,
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,

@@ -59,7 +59,7 @@ impl EventLoop {
     /// wait for the end of the turn, when what they promise is durable.
     #[inline]
     pub(super) fn write_early(&mut self, client: &mut Client, len: usize) {
-        let propagates = self.engine.is_propagating();
+        let propagates = self.engine.is_feeding_file();
         let Some(session) = self.engine.session_mut(client.session) else { return };
         if session.output.unread() < len || client.is_choked || propagates {
             return;

@@ -199,7 +199,7 @@ impl Append {
     fn drive(&mut self, now_ms: u64, engine: &mut Engine) {
         while let Some(output) = self.file.poll_output() {
             match output {
-                Output::Propagate(is_propagating) => engine.set_propagating(is_propagating),
+                Output::Propagate(is_feeding) => engine.set_feeding_file(is_feeding),
                 Output::WriteBase { generation, path, is_rdb } => {
                     let (mailbox, now_us) = (self.worker.mailbox(), now_ms * 1000);
                     let at = path.clone();

@@ -85,7 +85,7 @@ fn engine(seed: u64) -> Engine {
 impl World {
     fn seeded(seed: u64) -> Self {
         let mut engine = engine(seed);
-        engine.set_propagating(true);
+        engine.set_feeding_file(true);
         let mut bytes = Vec::new();
         Encoder::begin(&mut bytes);
         let (sessions, encoder) = (BTreeMap::new(), Encoder::new());

@@ -106,7 +106,7 @@ impl Permission {
 
 impl OutputLimits {
     /// From its canonical text: all three classes.
-    fn parse(text: &str) -> Self {
+    pub(super) fn parse(text: &str) -> Self {
         let words: Vec<&str> = text.split(' ').collect();
         let number = |word: &str| word.parse().expect("limits are kept as numbers");
         let of = |class: &str| {

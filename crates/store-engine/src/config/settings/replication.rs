@@ -1,0 +1,51 @@
+//! How the server follows and is followed.
+
+use std::time::Duration;
+
+use store_replica::{BlockSize, LoadMode, Login, OutputLimit, Settings};
+
+use super::super::Texts;
+use super::OutputLimits;
+
+/// A backlog is never smaller than this, as in Redis.
+const BACKLOG_MIN: usize = 16 * 1024;
+
+/// All settings of replication, as its machine takes them.
+pub(super) fn read(texts: &Texts) -> Settings {
+    let seconds = |name: &str| Duration::from_secs(texts.number(name) as u64);
+    let text = |name: &str| Some(texts.text(name).to_owned()).filter(|text| !text.is_empty());
+    let backlog_size = texts.size("repl-backlog-size").max(BACKLOG_MIN);
+    let limit = OutputLimits::parse(texts.text("client-output-buffer-limit")).replica;
+    let password = text("masterauth");
+    Settings {
+        backlog_size,
+        block_size: BlockSize::for_backlog(backlog_size),
+        backlog_ttl: seconds("repl-backlog-ttl"),
+        timeout: seconds("repl-timeout"),
+        ping_every: seconds("repl-ping-replica-period"),
+        diskless: texts.is_on("repl-diskless-sync"),
+        diskless_delay: seconds("repl-diskless-sync-delay"),
+        diskless_max_replicas: texts.size("repl-diskless-sync-max-replicas"),
+        output_limit: OutputLimit {
+            hard_max: limit.hard as u64,
+            soft_max: limit.soft as u64,
+            soft_for: Duration::from_secs(limit.soft_seconds),
+        },
+        min_replicas: texts.size("min-replicas-to-write"),
+        min_replicas_lag: seconds("min-replicas-max-lag"),
+        load: match texts.text("repl-diskless-load") {
+            "on-empty-db" => LoadMode::Direct,
+            "swapdb" => LoadMode::Swap,
+            _ => LoadMode::Spool,
+        },
+        listening_port: match texts.number("replica-announce-port") {
+            0 => texts.number("port") as u16,
+            port => port as u16,
+        },
+        announce_ip: text("replica-announce-ip"),
+        login: password
+            .map(|password| Login { user: text("masteruser"), password: password.into_bytes() }),
+        read_only: texts.is_on("replica-read-only"),
+        ..Settings::default()
+    }
+}

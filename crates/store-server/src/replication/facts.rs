@@ -1,0 +1,60 @@
+//! What the engine is told: for INFO and ROLE, for WAIT in a transaction, and for the gates.
+
+use store_engine::{BacklogFacts, Engine, ReplicaFacts, ReplicationFacts};
+use store_replica::{Moment, Replica, ReplicaState};
+
+use super::ReplicationDriver;
+
+/// Tells the engine how replication stands.
+pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
+    let now = driver.now();
+    let machine = &driver.machine;
+    let facts = engine.replication_facts_mut();
+    facts.history = Some(*machine.history());
+    facts.backlog = machine.backlog().map(|backlog| BacklogFacts {
+        first: backlog.first(),
+        len: backlog.len(),
+        memory: backlog.memory(),
+    });
+    facts.good_replicas = machine.good_replicas(now);
+    facts.failover = machine.failover_phase();
+    facts.syncs = machine.sync_counts();
+    tell_replicas(driver, now, facts);
+    engine.follow_replication();
+    engine.set_feeding_stream(machine.is_primary() && machine.backlog().is_some());
+}
+
+/// Names of replicas are told once: what changes in every turn are numbers.
+fn tell_replicas(driver: &ReplicationDriver, now: Moment, facts: &mut ReplicationFacts) {
+    let end = driver.machine.history().offset();
+    let followers = || {
+        let replicas = driver.machine.replicas().iter();
+        replicas.filter(|replica| replica.state() != ReplicaState::Greeting)
+    };
+    let is_told =
+        |(told, replica): (&ReplicaFacts, &Replica)| told.session.number == replica.session().0;
+    let is_same = facts.replicas.len() == followers().count()
+        && facts.replicas.iter().zip(followers()).all(is_told);
+    if !is_same {
+        facts.replicas.clear();
+        for replica in followers() {
+            let Some(session) = driver.session(replica.session()) else { continue };
+            let address = replica.address();
+            facts.replicas.push(ReplicaFacts {
+                session,
+                ip: address.host,
+                port: address.port,
+                state: replica.state(),
+                acked: 0,
+                unsent: 0,
+                lag_seconds: 0,
+            });
+        }
+    }
+    for (told, replica) in facts.replicas.iter_mut().zip(followers()) {
+        told.state = replica.state();
+        told.acked = replica.acked();
+        told.unsent = replica.unsent(end);
+        told.lag_seconds = replica.lag(now).as_secs();
+    }
+}

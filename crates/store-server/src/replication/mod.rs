@@ -1,0 +1,166 @@
+//! Replication around the engine: the machine of `store-replica`, and what it is told and asks for.
+//!
+//! ```text
+//! units, requests, time ─► ReplicationDriver: Replication ─► Output ─► the loop does it
+//!                                    └─► facts ─► Engine: INFO, ROLE, the gates
+//! ```
+//! The machine decides everything. The loop feeds it and does what it asks for, in order
+//! (`event_loop/replicate.rs`).
+
+mod facts;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+
+use store_engine::{Engine, SessionId, Unit};
+use store_replica::{Command, Moment, Output, Replication, Secrets};
+
+use crate::clock::Running;
+pub(crate) use facts::tell_facts;
+pub(crate) use settings::settings_of;
+
+/// One server's replication, as the loop drives it.
+pub(crate) struct ReplicationDriver {
+    pub(crate) machine: Replication,
+    running: Running,
+    /// When the machine wants to hear of time.
+    wakes_at: Option<Moment>,
+    /// Sessions that the machine knows, by the number that it knows them by.
+    sessions: BTreeMap<u64, SessionId>,
+    /// Where the stream ended behind what sessions wrote, and the engine has yet to be told.
+    wrote: Vec<(SessionId, u64)>,
+    /// Scratch: requests of a unit as bytes, and where each of them ends.
+    encoded: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+}
+
+impl ReplicationDriver {
+    /// A primary that nobody follows.
+    pub(crate) fn new(engine: &Engine) -> io::Result<Self> {
+        let secrets = secrets()?;
+        let (running, settings) = (Running::begin(), settings_of(engine.config()));
+        Ok(Self {
+            machine: Replication::new(Moment::from_ms(running.millis()), settings, secrets),
+            running,
+            wakes_at: None,
+            sessions: BTreeMap::new(),
+            wrote: Vec::new(),
+            encoded: Vec::new(),
+            ends: Vec::new(),
+        })
+    }
+
+    /// A clock that nobody sets.
+    pub(crate) fn now(&self) -> Moment {
+        Moment::from_ms(self.running.millis())
+    }
+
+    /// Whether there is anything to do for it in a turn. Not so on a server that nobody follows and
+    /// that follows nobody.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.machine.backlog().is_some() || self.wakes_at.is_some() || self.machine.has_output()
+    }
+
+    /// How long nothing is due here, in milliseconds.
+    pub(crate) fn wakes_in_ms(&self) -> Option<u64> {
+        let wait = self.wakes_at?.since(self.now());
+        // A millisecond has to be over before it counts.
+        Some(wait.as_micros().div_ceil(1000) as u64)
+    }
+
+    /// The machine has nothing more to do before this.
+    pub(crate) fn sleep_until(&mut self, wakes_at: Option<Moment>) {
+        self.wakes_at = wakes_at;
+    }
+
+    /// Whether the machine wants to hear of time now.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        self.wakes_at.is_some_and(|at| at <= now)
+    }
+
+    /// The next thing to do, until the machine only waits.
+    pub(crate) fn next_output(&mut self) -> Option<Output> {
+        match self.machine.poll_output() {
+            Output::WaitUntil(at) => {
+                self.sleep_until(at);
+                None
+            }
+            output => Some(output),
+        }
+    }
+
+    /// The machine is going to know this session.
+    pub(crate) fn know(&mut self, id: SessionId) -> store_replica::SessionId {
+        self.sessions.insert(id.number, id);
+        store_replica::SessionId(id.number)
+    }
+
+    /// The session behind the machine's name for it, unless it is gone.
+    pub(crate) fn session(&self, session: store_replica::SessionId) -> Option<SessionId> {
+        self.sessions.get(&session.0).copied()
+    }
+
+    /// A client is gone.
+    pub(crate) fn forget(&mut self, id: SessionId) {
+        if self.sessions.remove(&id.number).is_some() {
+            let now = self.now();
+            self.machine.handle_session_closed(now, store_replica::SessionId(id.number));
+        }
+    }
+
+    /// Feeds the stream with what was written. Does nothing while nobody could ask for it; on a
+    /// replica the stream is the primary's.
+    pub(crate) fn take_units(&mut self, units: &[Unit]) {
+        if self.machine.backlog().is_none() || !self.machine.is_primary() {
+            return;
+        }
+        let now = self.now();
+        for unit in units {
+            let offset = self.feed(now, unit);
+            let writers = unit.origin.iter().chain(&unit.woken);
+            self.wrote.extend(writers.map(|id| (*id, offset)));
+        }
+    }
+
+    fn feed(&mut self, now: Moment, unit: &Unit) -> u64 {
+        self.encoded.clear();
+        self.ends.clear();
+        for (db, request) in &unit.requests {
+            store_resp::write_request(&mut self.encoded, request.as_request().args_from(0));
+            self.ends.push((*db, self.encoded.len()));
+        }
+        let mut start = 0;
+        let encoded = &self.encoded;
+        let commands = self.ends.iter().map(|(db, end)| {
+            let bytes = &encoded[start..*end];
+            start = *end;
+            Command { db: *db, bytes }
+        });
+        match unit.origin {
+            Some(_) => self.machine.feed(now, commands),
+            // What time did is no transaction: keys that ended go one by one.
+            None => commands.fold(0, |_, command| self.machine.feed(now, [command].into_iter())),
+        }
+    }
+
+    /// Tells the engine what sessions have written, for WAIT.
+    pub(crate) fn tell_writers(&mut self, engine: &mut Engine) {
+        for (id, offset) in self.wrote.drain(..) {
+            if let Some(session) = engine.session_mut(id) {
+                session.wrote_at = offset;
+            }
+        }
+    }
+}
+
+/// Where ids of histories and marks behind payloads come from. The source is opened once, so that
+/// a lack of descriptors cannot stop it later.
+fn secrets() -> io::Result<Secrets> {
+    let mut source = File::open("/dev/urandom")?;
+    Ok(Secrets::new(move |bytes| {
+        io::Read::read_exact(&mut source, bytes).expect("the system's source does not end");
+    }))
+}
