@@ -73,6 +73,10 @@ pub mod session_flag {
     /// Caused more messages to itself than its output may hold; goes with CLOSING.
     pub const OVERRUN: u32 = 1 << 20;
 
+    /// The stream of the primary that this server follows: no gate applies but the queue of MULTI,
+    /// and nobody reads its replies.
+    pub const PRIMARY_LINK: u32 = 1 << 21;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -86,7 +90,8 @@ pub mod session_flag {
         | MONITOR
         | HEARS_FOR_OTHERS
         | TRACKING
-        | NO_TOUCH;
+        | NO_TOUCH
+        | PRIMARY_LINK;
 }
 
 /// Commands queued since MULTI.

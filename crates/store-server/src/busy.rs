@@ -123,6 +123,7 @@ impl BusyLoop<'_> {
                     let now_ms = self.running.millis();
                     self.peers.handle_resolved(self.poll.registry(), now_ms, resolved);
                 }
+                Message::Payload(event) => self.replication.link.events.push(event),
                 Message::Attach(stream) => {
                     self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }

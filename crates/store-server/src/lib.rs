@@ -30,7 +30,6 @@ mod event_loop;
 mod freeing;
 mod listen;
 mod oom_score;
-#[cfg_attr(not(test), expect(dead_code, reason = "the link of a replica comes next"))]
 mod peers;
 mod persistence;
 mod process;

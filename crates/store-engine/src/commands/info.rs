@@ -7,6 +7,7 @@ use super::prelude::*;
 use crate::REDIS_VERSION;
 use crate::persistence::Loading;
 use crate::pubsub::TopicKind;
+use crate::replication::replica_info::write_link;
 use crate::session::session_flag;
 
 pub(super) const TABLE: &[Command] = &[
@@ -351,14 +352,26 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn replication(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let history = cx.server.replication.history;
+    let second = history.and_then(|history| history.second());
+    let id = history.map(|history| history.id().as_str().to_owned());
+    let id = id.unwrap_or_else(|| "0".repeat(40));
+    match &cx.server.replication.link {
+        Some(link) => {
+            facts!(text, "role" => "slave",);
+            write_link(cx, link, text)?;
+        }
+        None => {
+            facts!(text, "role" => "master",);
+        }
+    }
     facts!(text,
-        "role" => "master",
         "connected_slaves" => 0,
         "master_failover_state" => "no-failover",
-        "master_replid" => cx.server.identity.incarnation,
-        "master_replid2" => "0".repeat(40),
-        "master_repl_offset" => 0,
-        "second_repl_offset" => -1,
+        "master_replid" => id,
+        "master_replid2" => second.map_or_else(|| "0".repeat(40), |it| it.id.as_str().to_owned()),
+        "master_repl_offset" => history.map_or(0, |history| history.offset()),
+        "second_repl_offset" => second.map_or(-1, |it| it.until as i64 + 1),
         "repl_backlog_active" => 0,
         "repl_backlog_size" => cx.server.config.settings().keys.backlog_bytes,
         "repl_backlog_first_byte_offset" => 0,

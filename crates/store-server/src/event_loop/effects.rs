@@ -61,6 +61,7 @@ impl EventLoop {
             ServerRequest::SettingsChanged => {
                 self.log_level = self.engine.config().settings().logs.level;
                 self.change_listeners();
+                self.replication.apply_settings(&self.engine);
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
             ServerRequest::LoadAof => self.load_again(),

@@ -15,6 +15,7 @@ mod close;
 mod effects;
 mod evict;
 mod files;
+mod link;
 mod peers;
 mod read;
 mod replicate;
@@ -44,7 +45,7 @@ use crate::listen::Listener;
 use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
-use crate::replication::{ReplicationDriver, tell_facts};
+use crate::replication::{IncomingEvent, ReplicationDriver, tell_facts};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -72,6 +73,8 @@ pub(crate) enum Message {
     File(FileEvent),
     /// The name of a peer was looked up.
     Resolved(Resolved),
+    /// Something became of the payload that a primary sends.
+    Payload(IncomingEvent),
 }
 
 /// What the loop shares with its handle and its helpers.
@@ -196,6 +199,7 @@ impl EventLoop {
             let _ = ready.send(Err(StartError::Data(reason)));
             return Ok(());
         }
+        self.follow_configured();
         let _ = ready.send(Ok(()));
         while !self.is_stopping || !self.may_end() {
             self.serve(&mut events, self.sleep_max())?;
@@ -253,7 +257,8 @@ impl EventLoop {
 
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
-        let is_walking = self.persistence.is_busy() || self.saver.is_busy();
+        let is_walking =
+            self.persistence.is_busy() || self.saver.is_busy() || self.replication.link.is_busy();
         if !self.clients.to_read.is_empty() || self.acceptor.has_more() || is_walking {
             return Some(Duration::ZERO);
         }
@@ -318,6 +323,7 @@ impl EventLoop {
             self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
         self.check_peers();
+        self.turn_link();
         self.check_acceptor();
         self.check_clients(self.now_us / 1000);
         loop {

@@ -27,6 +27,9 @@ impl EventLoop {
 
     /// How long nothing can be due.
     pub(super) fn peers_wait_ms(&self) -> Option<u64> {
+        if self.peers.has_event() {
+            return Some(0);
+        }
         let at_ms = self.peers.wakes_at_ms()?;
         Some(at_ms.saturating_sub(self.running.millis()))
     }

@@ -5,7 +5,7 @@ use store_engine::{ReplicationRequest, SessionId};
 use store_replica::Output;
 
 use super::EventLoop;
-use crate::replication::tell_facts;
+use crate::replication::{link_words, tell_facts};
 
 impl EventLoop {
     /// One pass for replication, when all units have been fed: what is due is decided and done.
@@ -43,6 +43,10 @@ impl EventLoop {
                     self.engine.finish_wait(id, count);
                 }
             }
+            ReplicationRequest::Follow(primary) => {
+                self.engine.resume_session(id);
+                self.follow(primary);
+            }
             // The commands refuse before they get here.
             ReplicationRequest::Replconf(_)
             | ReplicationRequest::Psync(_)
@@ -73,13 +77,15 @@ impl EventLoop {
             | Output::Load
             | Output::DropPayload
             | Output::Linked { .. } => self.do_link_output(output),
+            Output::Log(event) => {
+                if let Some((level, line)) = link_words(&event) {
+                    self.log(level, &line);
+                }
+            }
             // Nobody can follow yet.
             _ => {}
         }
     }
-
-    /// What is asked for on behalf of the link to a primary, which nobody can ask for yet.
-    fn do_link_output(&mut self, _output: Output) {}
 
     /// A client is gone.
     pub(super) fn session_closed(&mut self, id: SessionId) {

@@ -176,6 +176,11 @@ impl Peers {
         self.events.pop_front()
     }
 
+    /// Whether something became of a connection.
+    pub(crate) fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Sends bytes, or keeps them until the socket takes them.
     pub(crate) fn send(&mut self, registry: &Registry, id: PeerId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(&id) else { return };

@@ -8,6 +8,9 @@
 //! (`event_loop/replicate.rs`).
 
 mod facts;
+mod incoming;
+mod link;
+mod link_log;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -19,11 +22,16 @@ use store_replica::{Command, Moment, Output, Replication, Secrets};
 
 use crate::clock::Running;
 pub(crate) use facts::tell_facts;
+pub(crate) use incoming::{Incoming, IncomingEvent};
+use link::Link;
+pub(crate) use link_log::link_words;
 pub(crate) use settings::settings_of;
 
 /// One server's replication, as the loop drives it.
 pub(crate) struct ReplicationDriver {
     pub(crate) machine: Replication,
+    /// The connection to the primary, on a replica.
+    pub(crate) link: Link,
     running: Running,
     /// When the machine wants to hear of time.
     wakes_at: Option<Moment>,
@@ -40,9 +48,10 @@ impl ReplicationDriver {
     /// A primary that nobody follows.
     pub(crate) fn new(engine: &Engine) -> io::Result<Self> {
         let secrets = secrets()?;
-        let (running, settings) = (Running::begin(), settings_of(engine.config()));
+        let (running, settings) = (Running::begin(), settings_of(engine));
         Ok(Self {
             machine: Replication::new(Moment::from_ms(running.millis()), settings, secrets),
+            link: Link::default(),
             running,
             wakes_at: None,
             sessions: BTreeMap::new(),
@@ -50,6 +59,11 @@ impl ReplicationDriver {
             encoded: Vec::new(),
             ends: Vec::new(),
         })
+    }
+
+    /// The settings may have changed.
+    pub(crate) fn apply_settings(&mut self, engine: &Engine) {
+        self.machine.set_settings(settings_of(engine));
     }
 
     /// A clock that nobody sets.

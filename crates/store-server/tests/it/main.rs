@@ -24,6 +24,7 @@ mod large;
 mod limits;
 mod owner;
 mod replay;
+mod replication;
 mod script;
 mod server;
 mod snapshot_disk;

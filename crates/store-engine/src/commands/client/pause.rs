@@ -24,7 +24,7 @@ pub(super) fn client_pause(cx: &mut Context<'_>, request: Request<'_>) -> Comman
     let before = cx.server.pause.unwrap_or(Pause { until_ms: 0, all: false });
     cx.server.pause = Some(Pause { until_ms: until.max(before.until_ms), all: all || before.all });
     cx.server.gates |= server_gate::PAUSED;
-    cx.db.set_keeps_ended(true);
+    cx.db.set_paused(true);
     cx.reply.ok();
     Ok(())
 }
@@ -38,7 +38,7 @@ pub(super) fn client_unpause(cx: &mut Context<'_>, _: Request<'_>) -> CommandRes
 /// Lets the sessions that were held back go on.
 pub(crate) fn end_pause(db: &mut Keyspace, server: &mut ServerState) {
     server.pause = None;
-    db.set_keeps_ended(false);
+    db.set_paused(false);
     server.gates &= !server_gate::PAUSED;
     for id in std::mem::take(&mut server.postponed) {
         if let Some(session) = server.sessions.get_mut(id) {

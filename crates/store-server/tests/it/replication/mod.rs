@@ -1,0 +1,3 @@
+//! Replication between our server and real ones.
+
+mod replica;
