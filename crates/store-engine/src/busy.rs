@@ -113,8 +113,11 @@ impl Busy<'_> {
         let mut nobody = NoBusyHandler;
         let mut cx = Context::new(self.db, self.server, &mut session, &mut nobody);
         gate::handle(&mut cx, request);
-        if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
-            drop_reply(&mut cx, reply_start);
+        if cx
+            .session
+            .has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP | session_flag::REPLICA)
+        {
+            drop_reply(&mut cx, request, reply_start);
         }
         session.output = cx.reply.into_output();
         self.db.begin(now_us, selected);

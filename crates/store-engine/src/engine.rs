@@ -24,7 +24,7 @@ use crate::platform::Platform;
 use crate::pubsub::PubSub;
 use crate::rates::RateMeter;
 use crate::registry::Registry;
-use crate::replication::ReplicationFacts;
+use crate::replication::{self, ReplicationFacts};
 use crate::scripting::Scripting;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
@@ -299,8 +299,10 @@ impl Engine {
         let (db, server) = (&mut self.keyspace, &mut self.state);
         let mut cx = Context::new(db, server, &mut session, busy_handler);
         gate::handle(&mut cx, request);
-        if cx.session.has(session_flag::REPLY_OFF | session_flag::REPLY_SKIP) {
-            drop_reply(&mut cx, reply_start);
+        const UNUSUAL_REPLY: u32 =
+            session_flag::REPLY_OFF | session_flag::REPLY_SKIP | session_flag::REPLICA;
+        if cx.session.has(UNUSUAL_REPLY) {
+            drop_reply(&mut cx, request, reply_start);
         }
         let blocked = cx.blocked.take();
         self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));
@@ -788,9 +790,13 @@ pub(crate) fn hex_id(random: &mut Rng) -> String {
     id
 }
 
-/// CLIENT REPLY OFF and SKIP: the reply was written for nothing.
+/// CLIENT REPLY OFF and SKIP: the reply was written for nothing. One to a replica would stand in
+/// the middle of the stream.
 #[cold]
-pub(crate) fn drop_reply(cx: &mut Context<'_>, reply_start: usize) {
+pub(crate) fn drop_reply(cx: &mut Context<'_>, request: Request<'_>, reply_start: usize) {
+    if cx.session.has(session_flag::REPLICA) && cx.reply.len() > reply_start {
+        replication::close_answered_replica(cx, request);
+    }
     if cx.blocked.is_some() || cx.session.has(session_flag::POSTPONED) {
         // It is still to come.
         return;

@@ -229,7 +229,8 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> C
         return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
     }
     const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
-    if cx.session.has(session_flag::MONITOR) && command.has(TOUCHES_KEYS) {
+    const WATCHES: u32 = session_flag::MONITOR | session_flag::REPLICA;
+    if cx.session.has(WATCHES) && command.has(TOUCHES_KEYS) {
         return Err(CommandError::text("ERR Replica can't interact with the keyspace"));
     }
     Ok(())

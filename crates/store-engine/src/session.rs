@@ -75,7 +75,10 @@ pub mod session_flag {
 
     /// The stream of the primary that this server follows: no gate applies but the queue of MULTI,
     /// and nobody reads its replies.
-    pub const PRIMARY_LINK: u32 = 1 << 21;
+    pub const PRIMARY_LINK: u32 = 1 << 22;
+
+    /// A replica: PSYNC or SYNC was accepted. It gets the stream, and no replies.
+    pub const REPLICA: u32 = 1 << 21;
 
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
@@ -89,6 +92,7 @@ pub mod session_flag {
         | CLOSING
         | MONITOR
         | HEARS_FOR_OTHERS
+        | REPLICA
         | TRACKING
         | NO_TOUCH
         | PRIMARY_LINK;
@@ -270,8 +274,8 @@ pub struct Session {
     pub asked_at_ms: u64,
     /// The last command, for CLIENT LIST.
     pub last_command: Option<RowId>,
-    /// The offset of the stream behind its last write, for WAIT. Nobody has what the stream has
-    /// yet to be fed: [`UNFED`](Self::UNFED).
+    /// The offset of the stream behind its last write, for WAIT; 0 before the first. Nobody has
+    /// what the stream has yet to be fed: [`UNFED`](Self::UNFED).
     pub wrote_at: u64,
     /// Between MULTI and EXEC.
     pub transaction: Option<Box<Transaction>>,

@@ -7,7 +7,6 @@ use super::prelude::*;
 use crate::REDIS_VERSION;
 use crate::persistence::Loading;
 use crate::pubsub::TopicKind;
-use crate::replication::replica_info::write_link;
 use crate::session::session_flag;
 
 pub(super) const TABLE: &[Command] = &[
@@ -140,6 +139,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    let replication = &cx.server.replication;
     let (account, freeing) = (account(cx), cx.db.freeing_stats());
     let scripts = cx.server.scripting.usage();
     let machine_bytes = cx.server.platform.usage().machine_bytes;
@@ -189,8 +189,8 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_fragmentation_ratio" => fragmentation,
         "mem_fragmentation_bytes" => over,
         "mem_not_counted_for_evict" => account.uncounted(),
-        "mem_replication_backlog" => 0,
-        "mem_total_replication_buffers" => 0,
+        "mem_replication_backlog" => replication.stream_bytes(),
+        "mem_total_replication_buffers" => replication.stream_bytes(),
         "mem_clients_slaves" => 0,
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
@@ -215,7 +215,7 @@ pub(super) fn human(bytes: usize) -> String {
 
 fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (loading, aof) = (&cx.server.persistence.loading, &cx.server.persistence.aof);
-    let saving = &cx.server.saving;
+    let (saving, replication) = (&cx.server.saving, &cx.server.replication);
     let progress = cx.db.snapshot_progress();
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     facts!(text,
@@ -228,7 +228,7 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "current_save_keys_processed" => progress.map_or(0, |progress| progress.keys_done),
         "current_save_keys_total" => progress.map_or(0, |progress| progress.keys_total),
         "rdb_changes_since_last_save" => cx.db.dirty,
-        "rdb_bgsave_in_progress" => u8::from(saving.is_running()),
+        "rdb_bgsave_in_progress" => u8::from(saving.is_running() || replication.is_syncing),
         "rdb_last_save_time" => saving.saved_at_ms / 1000,
         "rdb_last_bgsave_status" => if saving.is_ok { "ok" } else { "err" },
         "rdb_last_bgsave_time_sec" => seconds(saving.last_seconds),
@@ -293,6 +293,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (pubsub, tracking) = (&cx.server.pubsub, &cx.server.tracking);
     let rates = cx.server.rate_meter.rates(cx.db.now_ms(), cx.server.amounts());
     let exceeded_us = cx.server.eviction.exceeded_us(cx.db.now_us());
+    let syncs = cx.server.replication.syncs;
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
         "total_connections_received" => cx.server.stats.connections,
@@ -300,16 +301,16 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "instantaneous_ops_per_sec" => rates.commands,
         "total_net_input_bytes" => measured.input_bytes,
         "total_net_output_bytes" => measured.output_bytes,
-        "total_net_repl_input_bytes" => 0,
-        "total_net_repl_output_bytes" => 0,
+        "total_net_repl_input_bytes" => cx.server.replication.received_bytes,
+        "total_net_repl_output_bytes" => cx.server.replication.sent_bytes,
         "instantaneous_input_kbps" => kilobytes(rates.input_bytes),
         "instantaneous_output_kbps" => kilobytes(rates.output_bytes),
         "instantaneous_input_repl_kbps" => "0.00",
         "instantaneous_output_repl_kbps" => "0.00",
         "rejected_connections" => measured.rejected_connections,
-        "sync_full" => 0,
-        "sync_partial_ok" => 0,
-        "sync_partial_err" => 0,
+        "sync_full" => syncs.full,
+        "sync_partial_ok" => syncs.partial_done,
+        "sync_partial_err" => syncs.partial_refused,
         "expired_keys" => keys.expired,
         "expired_stale_perc" => "0.00",
         "expired_time_cap_reached_count" => 0,
@@ -352,32 +353,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn replication(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    let history = cx.server.replication.history;
-    let second = history.and_then(|history| history.second());
-    let id = history.map(|history| history.id().as_str().to_owned());
-    let id = id.unwrap_or_else(|| "0".repeat(40));
-    match &cx.server.replication.link {
-        Some(link) => {
-            facts!(text, "role" => "slave",);
-            write_link(cx, link, text)?;
-        }
-        None => {
-            facts!(text, "role" => "master",);
-        }
-    }
-    facts!(text,
-        "connected_slaves" => 0,
-        "master_failover_state" => "no-failover",
-        "master_replid" => id,
-        "master_replid2" => second.map_or_else(|| "0".repeat(40), |it| it.id.as_str().to_owned()),
-        "master_repl_offset" => history.map_or(0, |history| history.offset()),
-        "second_repl_offset" => second.map_or(-1, |it| it.until as i64 + 1),
-        "repl_backlog_active" => 0,
-        "repl_backlog_size" => cx.server.config.settings().keys.backlog_bytes,
-        "repl_backlog_first_byte_offset" => 0,
-        "repl_backlog_histlen" => 0,
-    );
-    Ok(())
+    crate::replication::write_info(cx.server, text)
 }
 
 fn cpu(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {

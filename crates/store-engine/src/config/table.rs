@@ -8,7 +8,7 @@ use super::setting::Kind::*;
 use super::setting::{Kind, Setting};
 
 const NO_CLUSTER: &str = "there is no cluster mode so far";
-const NO_REPLICATION: &str = "there is no replication so far";
+const NO_REPLICATION: &str = "this server does not follow another so far";
 const ONE_THREAD: &str = "one thread does everything";
 const KEEPS_NAME: &str = "the process keeps the name it was started by";
 
@@ -189,19 +189,16 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("rdb-save-incremental-fsync", YesNo, "yes"),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
-    Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").inert(NO_REPLICATION),
-    Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600").inert(NO_REPLICATION),
+    Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576"),
+    Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
     Setting::new("repl-disable-tcp-nodelay", YesNo, "no").inert(NO_REPLICATION),
     Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled")
         .inert("a replica keeps what arrives in a file until it is whole"),
-    Setting::new("repl-diskless-sync", YesNo, "yes").inert(NO_REPLICATION),
-    Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5")
-        .inert(NO_REPLICATION),
-    Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0")
-        .inert(NO_REPLICATION),
+    Setting::new("repl-diskless-sync", YesNo, "yes"),
+    Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5"),
+    Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0"),
     Setting::new("repl-ping-replica-period", Integer(1, i32::MAX as i64), "10")
-        .alias("repl-ping-slave-period")
-        .inert(NO_REPLICATION),
+        .alias("repl-ping-slave-period"),
     Setting::new("repl-timeout", Integer(1, i32::MAX as i64), "60"),
     Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip"),
     Setting::new("replica-announce-port", Integer(0, 65535), "0").alias("slave-announce-port"),

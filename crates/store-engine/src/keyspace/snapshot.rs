@@ -44,6 +44,8 @@ pub enum SnapshotKind {
     Save,
     /// The base of an append-only file, which FLUSHALL is going to follow.
     Rewrite,
+    /// The payload of replicas, which FLUSHALL is going to follow.
+    Replica,
 }
 
 /// How the parts of a snapshot come.
@@ -149,6 +151,13 @@ impl Keyspace {
             keys_total,
         }));
         true
+    }
+
+    /// Lets changes save at least so much ahead of the walk.
+    pub(crate) fn allow_ahead(&mut self, bytes: usize) {
+        if let Some(walk) = &mut self.snapshot {
+            walk.buffer_max = walk.buffer_max.max(bytes);
+        }
     }
 
     /// How far the running snapshot has come; `None` without one, or when it was abandoned.

@@ -8,7 +8,7 @@ use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::replication::{ReplicationRequest, replica_info, role};
-use crate::session::TimeoutReply;
+use crate::session::{TimeoutReply, session_flag};
 
 pub(crate) const TABLE: &[Command] = &[
     Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover)
@@ -17,7 +17,7 @@ pub(crate) const TABLE: &[Command] = &[
             "?target#b=TO(host#s port#i ?force#t=FORCE) ?abort#t=ABORT \
              ?milliseconds#i=TIMEOUT",
         ),
-    Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
+    Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, psync)
         .docs(Group::Server, "2.8.0", "", "Makes the connection a replica's.")
         .arguments("replicationid#s offset#i"),
     Command::new(
@@ -37,8 +37,12 @@ pub(crate) const TABLE: &[Command] = &[
         .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master.")
         .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))")
         .deprecated("5.0.0", "`REPLICAOF`"),
-    Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, no_replicas)
-        .docs(Group::Server, "1.0.0", "", "Makes the connection a replica's."),
+    Command::new("sync", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, sync).docs(
+        Group::Server,
+        "1.0.0",
+        "",
+        "Makes the connection a replica's.",
+    ),
     Command::new("wait", Exactly(3), NO_SCRIPT, wait)
         .categories(category::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
@@ -53,8 +57,15 @@ fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     }
     cx.reply.array(3);
     cx.reply.bulk(b"master");
-    cx.reply.integer(0);
-    cx.reply.array(0);
+    let facts = &cx.server.replication;
+    cx.reply.integer(facts.offset() as i64);
+    cx.reply.array(facts.replicas.iter().filter(|it| it.is_past_transfer()).count());
+    for replica in facts.replicas.iter().filter(|it| it.is_past_transfer()) {
+        cx.reply.array(3);
+        cx.reply.bulk(replica.ip.as_bytes());
+        cx.reply.bulk(replica.port.to_string().as_bytes());
+        cx.reply.bulk(replica.acked.to_string().as_bytes());
+    }
     Ok(())
 }
 
@@ -64,6 +75,9 @@ fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     }
     let primary = match is_word(request.arg(1), "NO") && is_word(request.arg(2), "ONE") {
         true => None,
+        false if cx.session.has(session_flag::REPLICA) => {
+            return Err(CommandError::text("ERR Command is not valid when client is a replica."));
+        }
         false => Some(primary_address(request)?),
     };
     if primary == cx.server.config.settings().replica.primary {
@@ -102,23 +116,35 @@ fn primary_address(request: Request<'_>) -> Result<Address, CommandError> {
 }
 
 fn replconf(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if request.len().is_multiple_of(2) {
-        return Err(CommandError::SYNTAX);
-    }
-    for at in (1..request.len()).step_by(2) {
-        let known = ["listening-port", "ip-address", "capa", "rdb-only", "rdb-filter-only"];
-        if !known.iter().any(|name| is_word(request.arg(at), name)) {
-            let name = String::from_utf8_lossy(request.arg(at));
-            let text = format!("ERR Unrecognized REPLCONF option: {name}");
-            return Err(CommandError::new(text));
-        }
-    }
-    cx.reply.ok();
-    Ok(())
+    hold(cx, request, ReplicationRequest::Replconf(request.to_owned()))
 }
 
-fn no_replicas(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    Err(CommandError::text("ERR This server has no replicas"))
+fn psync(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    check_no_output(cx)?;
+    hold(cx, request, ReplicationRequest::Psync(request.to_owned()))
+}
+
+fn sync(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    check_no_output(cx)?;
+    hold(cx, request, ReplicationRequest::Sync)
+}
+
+/// What was not sent yet would be taken for a part of the answer.
+fn check_no_output(cx: &Context<'_>) -> CommandResult {
+    match cx.reply.unread() == 0 || cx.session.has(session_flag::REPLICA) {
+        true => Ok(()),
+        false => Err(CommandError::text("ERR SYNC and PSYNC are invalid with pending output")),
+    }
+}
+
+/// Holds the session back until the driver's machine has answered.
+fn hold(cx: &mut Context<'_>, request: Request<'_>, asked: ReplicationRequest) -> CommandResult {
+    if matches!(cx.caller, Caller::Transaction | Caller::Script) {
+        let name = cx.server.registry.row(cx.row).full_name.to_uppercase();
+        return Err(CommandError::new(format!("ERR {name} isn't allowed in a transaction")));
+    }
+    ask(cx, asked);
+    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
 }
 
 fn failover(_: &mut Context<'_>, request: Request<'_>) -> CommandResult {

@@ -7,16 +7,21 @@
 //! ```
 
 pub(crate) mod commands;
+mod info;
 mod link;
 pub(crate) mod replica_info;
 pub(crate) mod role;
 
 pub use link::Applied;
-use store_replica::{Address, FailoverPhase, History, LinkPhase, ReplicaState, SyncCounts};
-use store_resp::OwnedRequest;
+use store_replica::{Address, Facts, FailoverPhase, History, LinkPhase, ReplicaState, SyncCounts};
+use store_resp::{OwnedRequest, Request};
 
+pub(crate) use info::write_section as write_info;
+
+use crate::context::Context;
+use crate::effects::ServerRequest;
 use crate::engine::Engine;
-use crate::session::SessionId;
+use crate::session::{SessionId, session_flag};
 
 /// What a session asks of replication. It is held back meanwhile, so that replies keep their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +48,6 @@ pub struct BacklogFacts {
     pub first: u64,
     /// Bytes of the stream.
     pub len: u64,
-    /// Bytes in memory.
-    pub memory: usize,
 }
 
 /// One replica of this server.
@@ -58,6 +61,8 @@ pub struct ReplicaFacts {
     pub port: u16,
     /// How far it has come.
     pub state: ReplicaState,
+    /// Whether it reads the payload from a file that is whole.
+    pub reads_file: bool,
     /// Bytes of the stream that it has confirmed.
     pub acked: u64,
     /// Bytes of the stream that it has yet to be sent.
@@ -101,12 +106,16 @@ pub struct ReplicationFacts {
     pub history: Option<History>,
     /// The part of the stream that is kept, if it is.
     pub backlog: Option<BacklogFacts>,
+    /// What was applied of the primary's stream, for files; `None` on a primary.
+    pub applied: Option<Facts>,
     /// Whom this server follows; `None` on a primary.
     pub link: Option<LinkFacts>,
     /// Who follows.
     pub replicas: Vec<ReplicaFacts>,
     /// How many of them count for `min-replicas-to-write`.
     pub good_replicas: usize,
+    /// Whether a payload is being made.
+    pub is_syncing: bool,
     /// How far a FAILOVER is.
     pub failover: FailoverPhase,
     /// How often replicas got what.
@@ -118,12 +127,25 @@ pub struct ReplicationFacts {
 }
 
 impl ReplicationFacts {
-    /// How many replicas have confirmed the stream up to `offset`.
-    pub(crate) fn count_acks(&self, offset: u64) -> usize {
+    /// How many replicas have confirmed the stream up to where a session wrote. One that wrote
+    /// nothing asks about all that there is.
+    pub(crate) fn count_acks(&self, wrote_at: u64) -> usize {
+        let offset = if wrote_at == 0 { self.offset() } else { wrote_at };
         let replicas = self.replicas.iter();
         let has_it = |it: &&ReplicaFacts| it.state == ReplicaState::Online && it.acked >= offset;
         replicas.filter(has_it).count()
     }
+}
+
+/// A replica asked for something that is answered: it takes itself for a client.
+pub(crate) fn close_answered_replica(cx: &mut Context<'_>, request: Request<'_>) {
+    const NAME_MAX: usize = 128;
+    let name = request.arg(0);
+    let name = name[..name.len().min(NAME_MAX)].escape_ascii();
+    let line = format!("Replica generated a reply to command '{name}', disconnecting it");
+    let id = cx.session.id;
+    cx.session.flags |= session_flag::CLOSING;
+    cx.server.effects.requests.extend([ServerRequest::Log(line), ServerRequest::Close(id)]);
 }
 
 impl Engine {

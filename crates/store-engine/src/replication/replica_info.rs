@@ -6,15 +6,16 @@ use store_replica::LinkPhase;
 
 use crate::commands::prelude::*;
 use crate::replication::LinkFacts;
+use crate::state::ServerState;
 
 /// The lines of INFO replication behind `role`, on a replica.
 pub(crate) fn write_link(
-    cx: &Context<'_>,
+    server: &ServerState,
     link: &LinkFacts,
     text: &mut String,
 ) -> std::fmt::Result {
-    let settings = cx.server.config.settings();
-    let offset = cx.server.replication.history.map_or(0, |history| history.offset());
+    let settings = server.config.settings();
+    let offset = server.replication.offset();
     let is_syncing = link.phase == LinkPhase::Sync;
     let status = if link.is_linked() { "up" } else { "down" };
     write!(text, "master_host:{}\r\nmaster_port:{}\r\n", link.host, link.port)?;
@@ -54,7 +55,7 @@ pub(crate) fn reply_role(cx: &mut Context<'_>, link: &LinkFacts) {
         LinkPhase::Sync => b"sync",
         LinkPhase::Connected => b"connected",
     };
-    let offset = cx.server.replication.history.map_or(0, |history| history.offset());
+    let offset = cx.server.replication.offset();
     cx.reply.array(5);
     cx.reply.bulk(b"slave");
     cx.reply.bulk(link.host.as_bytes());

@@ -22,12 +22,11 @@ impl Engine {
     }
 
     /// From now on this server takes writes of its own. Writes that its primary acknowledged may
-    /// be missing here, so this is another incarnation.
+    /// be missing here, so [`begin_incarnation`](Self::begin_incarnation) is to follow.
     pub fn become_primary(&mut self) {
         set_primary(&mut self.state, None);
         self.keyspace.set_replica(false);
         self.state.replication.link = None;
-        self.begin_incarnation();
         self.follow_replication();
     }
 

@@ -34,7 +34,7 @@ impl EventLoop {
             let Some(client) = self.clients.get(slot) else { continue };
             let Some(session) = self.engine.session_mut(client.session) else { continue };
             let waits = session.has(session_flag::BLOCKED | session_flag::SUBSCRIBED)
-                || session.has(session_flag::MONITOR);
+                || session.has(session_flag::MONITOR | session_flag::REPLICA);
             let idle_ms = now_ms.saturating_sub(session.asked_at_ms);
             let age_ms = now_ms.saturating_sub(session.opened_at_ms);
             let idles = idle_ms_max > 0 && idle_ms > idle_ms_max && !waits;

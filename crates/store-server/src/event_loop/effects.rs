@@ -53,7 +53,9 @@ impl EventLoop {
             ServerRequest::CloseAfterOutput(id) if self.clients.of(id).is_some() => {
                 self.clients.close_later(id.slot(), CloseState::AfterOutput);
             }
-            ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
+            ServerRequest::Close(id) | ServerRequest::CloseAfterOutput(id) => {
+                self.close_killed_link(id);
+            }
             ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
             ServerRequest::SaveStarted(job) => self.begin_save(*job),
             ServerRequest::SaveCancelled => _ = self.shared.generations.advance(),
@@ -61,8 +63,8 @@ impl EventLoop {
             ServerRequest::SettingsChanged => {
                 self.log_level = self.engine.config().settings().logs.level;
                 self.change_listeners();
-                self.replication.apply_settings(&self.engine);
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
+                self.set_replication();
             }
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),

@@ -28,7 +28,7 @@ impl EventLoop {
     }
 
     /// Closes the largest clients until the others keep within the limit. Those who said CLIENT
-    /// NO-EVICT stay.
+    /// NO-EVICT stay, and so do replicas.
     pub(super) fn evict_clients(&mut self) {
         self.engine.set_clients_memory(self.clients.memory);
         let memory_max = self.engine.config().settings().clients.memory_max;
@@ -38,7 +38,8 @@ impl EventLoop {
         let mut by_size = Vec::new();
         for client in self.clients.iter().filter(|client| client.closing == CloseState::Open) {
             let session = self.engine.session_mut(client.session);
-            if session.is_some_and(|session| !session.has(session_flag::NO_EVICT)) {
+            const STAYS: u32 = session_flag::NO_EVICT | session_flag::REPLICA;
+            if session.is_some_and(|session| !session.has(STAYS)) {
                 by_size.push((client.counted_memory, client.session.slot()));
             }
         }

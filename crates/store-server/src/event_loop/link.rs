@@ -3,8 +3,8 @@
 
 use std::io;
 
-use store_engine::{LogLevel, Origin};
-use store_replica::{Address, LinkPhase, Output, Role, Transaction, asks_for_ack};
+use store_engine::{LogLevel, Origin, SessionId};
+use store_replica::{Address, Facts, LinkPhase, Output, Role, Transaction, asks_for_ack};
 
 use super::EventLoop;
 use crate::peers::{PeerEvent, PeerRead, Target};
@@ -23,6 +23,15 @@ impl EventLoop {
     pub(super) fn follow_configured(&mut self) {
         if let Some(primary) = self.engine.config().settings().replica.primary.clone() {
             self.follow(Some(primary));
+        }
+    }
+
+    /// The data was loaded from a snapshot that says of which history it is: a replica asks its
+    /// primary to go on from there.
+    pub(super) fn restore_history(&mut self, history: Facts) {
+        if let Some(primary) = self.engine.config().settings().replica.primary.clone() {
+            let now = self.replication.now();
+            self.replication.machine.restore(now, history, &Role::Replica(primary));
         }
     }
 
@@ -86,6 +95,13 @@ impl EventLoop {
         self.carry_out();
     }
 
+    /// CLIENT KILL, for the session that applies the stream. The link is opened again.
+    pub(super) fn close_killed_link(&mut self, id: SessionId) {
+        if self.replication.link.session == Some(id) {
+            self.link_lost(&io::Error::other("closed by CLIENT KILL"));
+        }
+    }
+
     /// The connection and the session that applied its stream go, with half a transaction.
     fn close_link(&mut self) {
         if let Some(peer) = self.replication.link.peer.take() {
@@ -123,9 +139,16 @@ impl EventLoop {
             Role::Replica(primary) => self.engine.become_replica(&primary.host, primary.port),
             Role::Primary => {
                 self.engine.become_primary();
-                self.persistence.begin_life(&self.engine);
+                self.begin_incarnation();
             }
         }
+    }
+
+    /// What was acknowledged before may be missing from here on: elections are told so, and so is
+    /// the next start.
+    fn begin_incarnation(&mut self) {
+        self.engine.begin_incarnation();
+        self.persistence.begin_life(&self.engine);
     }
 
     fn dial_primary(&mut self, primary: &Address) {
@@ -137,9 +160,16 @@ impl EventLoop {
         let now_ms = self.running.millis();
         let peer = self.peers.dial(self.poll.registry(), now_ms, &target);
         self.replication.link.peer = Some(peer);
+        self.replication.link.history_before = Some(self.replication.machine.history().id());
     }
 
     fn open_link_session(&mut self, db: usize) {
+        let id = self.replication.machine.history().id();
+        if self.replication.link.history_before.take().is_some_and(|before| before != id) {
+            // It goes on under another name: there was a promotion, and what the old primary
+            // acknowledged last may be missing.
+            self.begin_incarnation();
+        }
         if let Some(session) = self.replication.link.session.take() {
             self.engine.close_session(session);
         }
@@ -310,8 +340,8 @@ impl EventLoop {
             Ok(Step::More) => self.replication.link.loader = Some(loader),
             Ok(Step::Done(loaded)) => {
                 let now_ms = self.clock.now_us() / 1000;
-                self.engine.begin_incarnation();
-                self.persistence.begin_life(&self.engine);
+                self.begin_incarnation();
+                self.replication.link.history_before = None;
                 self.persistence.resume_append(now_ms, &mut self.engine);
                 self.replication.link.incoming = None;
                 let text = "MASTER <-> REPLICA sync: Finished with success";
@@ -345,8 +375,7 @@ impl EventLoop {
             let now_us = self.clock.now_us();
             loader.give_up(&mut self.engine);
             self.engine.forget_all(now_us);
-            self.engine.begin_incarnation();
-            self.persistence.begin_life(&self.engine);
+            self.begin_incarnation();
             self.persistence.resume_append(now_us / 1000, &mut self.engine);
         }
     }

@@ -18,6 +18,7 @@ mod files;
 mod link;
 mod peers;
 mod read;
+mod replicas;
 mod replicate;
 mod run;
 mod save;
@@ -258,7 +259,7 @@ impl EventLoop {
     /// How long nothing can be due.
     fn sleep_max(&self) -> Option<Duration> {
         let is_walking =
-            self.persistence.is_busy() || self.saver.is_busy() || self.replication.link.is_busy();
+            self.persistence.is_busy() || self.saver.is_busy() || self.replication.is_busy();
         if !self.clients.to_read.is_empty() || self.acceptor.has_more() || is_walking {
             return Some(Duration::ZERO);
         }
@@ -338,8 +339,12 @@ impl EventLoop {
         }
         // A snapshot that began in this turn has got its file by now.
         self.walk();
+        self.walk_payload();
         self.make_durable();
         self.write_clients();
+        if self.replication.is_active() {
+            self.write_replicas();
+        }
         self.evict_clients();
         self.close_clients();
         self.shrink(self.now_us / 1000);

@@ -1,11 +1,17 @@
 //! Replication in a turn of the loop: the machine hears of units, sessions and time, and what it
 //! asks for is done in order.
 
-use store_engine::{ReplicationRequest, SessionId};
-use store_replica::Output;
+use store_engine::{
+    LogLevel, ReplicationRequest, SessionId, SnapshotForm, SnapshotKind, session_flag,
+};
+use store_replica::{
+    CloseReason, Output, ReplicaState, SnapshotContent, SnapshotNeeds, SnapshotTarget,
+};
 
 use super::EventLoop;
-use crate::replication::{link_words, tell_facts};
+use crate::client::CloseState;
+use crate::persistence::dir;
+use crate::replication::{Payload, PayloadJob, closing_words, settings_of, tell_facts, words};
 
 impl EventLoop {
     /// One pass for replication, when all units have been fed: what is due is decided and done.
@@ -19,6 +25,7 @@ impl EventLoop {
         }
         self.replication.machine.handle_turn_end(now);
         self.carry_out();
+        self.start_wanted_snapshot();
         tell_facts(&self.replication, &mut self.engine);
     }
 
@@ -37,36 +44,93 @@ impl EventLoop {
         match request {
             ReplicationRequest::Wait { count } => {
                 let wrote_at = self.engine.session_mut(id).map_or(0, |it| it.wrote_at);
+                // One that wrote nothing asks about all that there is.
+                let wrote_at = if wrote_at == 0 { machine.history().offset() } else { wrote_at };
                 // A wait that ended by its time may still be there.
                 machine.stop_waiting(session);
                 if let Some(count) = machine.wait(now, session, wrote_at, count, None) {
                     self.engine.finish_wait(id, count);
                 }
+                return;
             }
             ReplicationRequest::Follow(primary) => {
                 self.engine.resume_session(id);
                 self.follow(primary);
+                tell_facts(&self.replication, &mut self.engine);
+                return;
             }
-            // The commands refuse before they get here.
-            ReplicationRequest::Replconf(_)
-            | ReplicationRequest::Psync(_)
-            | ReplicationRequest::Sync => self.engine.resume_session(id),
+            ReplicationRequest::Replconf(request) => {
+                machine.handle_replconf(now, session, request.as_request());
+            }
+            ReplicationRequest::Psync(request) => {
+                self.introduce_replica(id);
+                let machine = &mut self.replication.machine;
+                machine.handle_psync(now, session, request.as_request());
+            }
+            ReplicationRequest::Sync => {
+                self.introduce_replica(id);
+                self.replication.machine.handle_sync(now, session);
+            }
+        }
+        self.carry_out();
+        self.mark_replica(id);
+        tell_facts(&self.replication, &mut self.engine);
+        self.engine.resume_session(id);
+    }
+
+    /// The machine learns where a replica connects from.
+    fn introduce_replica(&mut self, id: SessionId) {
+        let Some(session) = self.engine.session_mut(id) else { return };
+        let address = &session.origin.address;
+        let ip = address.rsplit_once(':').map_or(address.as_str(), |(ip, _)| ip);
+        let ip = ip.trim_matches(['[', ']']).to_owned();
+        let (now, session) = (self.replication.now(), self.replication.know(id));
+        self.replication.machine.set_peer(now, session, &ip);
+    }
+
+    /// A session whose PSYNC was accepted is a replica's from now on.
+    fn mark_replica(&mut self, id: SessionId) {
+        let machine = &self.replication.machine;
+        let mut replicas = machine.replicas().iter().filter(|it| it.session().0 == id.number);
+        let follows = replicas.any(|replica| replica.state() != ReplicaState::Greeting);
+        if follows && let Some(session) = self.engine.session_mut(id) {
+            session.flags |= session_flag::REPLICA;
+        }
+    }
+
+    /// The settings changed.
+    pub(super) fn set_replication(&mut self) {
+        let settings = settings_of(&self.engine);
+        if settings != *self.replication.machine.settings() {
+            self.replication.machine.set_settings(settings);
+            tell_facts(&self.replication, &mut self.engine);
         }
     }
 
     fn do_output(&mut self, output: Output) {
         match output {
-            Output::Waited { session, count } => {
-                if let Some(id) = self.replication.session(session) {
-                    self.engine.finish_wait(id, count);
-                }
-            }
             Output::Reply { session, bytes } => {
                 if let Some(id) = self.replication.session(session)
                     && let Some(session) = self.engine.session_mut(id)
                 {
                     session.output.extend_from_slice(&bytes);
                     self.clients.write_later(id.slot());
+                }
+            }
+            Output::Close { session, reason } => self.close_replica(session, reason),
+            Output::StartSnapshot(needs) => {
+                self.replication.wanted = Some(needs);
+                self.start_wanted_snapshot();
+            }
+            Output::CancelSnapshot => self.cancel_payload(),
+            Output::Waited { session, count } => {
+                if let Some(id) = self.replication.session(session) {
+                    self.engine.finish_wait(id, count);
+                }
+            }
+            Output::Log(event) => {
+                if let Some((level, line)) = words(&self.replication, &event) {
+                    self.log(level, &line);
                 }
             }
             Output::Become(_)
@@ -77,18 +141,103 @@ impl EventLoop {
             | Output::Load
             | Output::DropPayload
             | Output::Linked { .. } => self.do_link_output(output),
-            Output::Log(event) => {
-                if let Some((level, line)) = link_words(&event) {
-                    self.log(level, &line);
+            // Nobody can ask for a failover yet; what waits is not an output here.
+            Output::PauseWrites | Output::Unpause | Output::WaitUntil(_) => {}
+        }
+    }
+
+    fn close_replica(&mut self, session: store_replica::SessionId, reason: CloseReason) {
+        let Some(id) = self.replication.session(session) else { return };
+        if let Some((level, line)) = closing_words(&self.engine, id, reason) {
+            self.log(level, &line);
+        }
+        if let Some(payload) = &mut self.replication.payload {
+            payload.forget_reader(session);
+        }
+        if self.clients.of(id).is_some() {
+            let closing = match reason {
+                CloseReason::PayloadOnly | CloseReason::SnapshotFailed => CloseState::AfterOutput,
+                _ => CloseState::Now,
+            };
+            self.clients.close_later(id.slot(), closing);
+        }
+    }
+
+    /// Begins the snapshot that the machine asked for, once no other one runs.
+    fn start_wanted_snapshot(&mut self) {
+        let Some(needs) = self.replication.wanted else { return };
+        if self.engine.has_snapshot() || self.replication.payload.is_some() {
+            return;
+        }
+        self.replication.wanted = None;
+        let now = self.replication.now();
+        match self.begin_payload(needs) {
+            Ok(payload) => {
+                self.replication.payload = Some(payload);
+                self.replication.machine.handle_snapshot_started(now);
+                let readers = self.replication.machine.in_transfer();
+                if let Some(payload) = &mut self.replication.payload {
+                    payload.set_readers(readers);
                 }
             }
-            // Nobody can follow yet.
-            _ => {}
+            Err(error) => {
+                let line = format!("Can't BGSAVE for replication: {error}");
+                self.log(LogLevel::Warning, &line);
+                self.replication.machine.handle_snapshot_ended(now, false);
+            }
+        }
+        self.carry_out();
+    }
+
+    /// The snapshot holds the data of this moment, and so does the stream up to its offset:
+    /// everything was fed, and everything is fed from now on.
+    fn begin_payload(&mut self, needs: SnapshotNeeds) -> std::io::Result<Payload> {
+        debug_assert!(self.engine.units().is_empty(), "what was written must be fed first");
+        self.engine.set_feeding_stream(true);
+        let place = match needs.target {
+            SnapshotTarget::Sockets => "replicas sockets",
+            SnapshotTarget::Disk => "disk",
+        };
+        self.log(LogLevel::Notice, &format!("Starting BGSAVE for SYNC with target: {place}"));
+        let facts = self.replication.machine.facts();
+        let mut facts = facts.expect("a backlog is made before a snapshot is asked for");
+        if self.replication.machine.is_primary() {
+            // The next write names its database.
+            facts.db = 0;
+        }
+        let settings = &self.engine.config().settings().snapshot;
+        let (compresses, key_delay_us) = (settings.compresses, settings.save_delay_us);
+        let has_keys = needs.content == SnapshotContent::All;
+        let head = self.engine.payload_head(facts, needs.content);
+        let job = PayloadJob { target: needs.target, head, has_keys, key_delay_us };
+        let waker = self.shared.waker.clone();
+        // A loop that cannot be woken looks once its clients have something to say.
+        let payload = Payload::begin(job, &dir(self.engine.config()), move || _ = waker.wake())?;
+        if has_keys {
+            let form = SnapshotForm::Rdb { compresses };
+            let is_begun = self.engine.start_snapshot(self.now_us, SnapshotKind::Replica, form);
+            debug_assert!(is_begun, "no other snapshot runs");
+        }
+        Ok(payload)
+    }
+
+    fn cancel_payload(&mut self) {
+        self.replication.wanted = None;
+        if let Some(payload) = self.replication.payload.take() {
+            let line = "Diskless rdb transfer, last replica dropped, killing fork child.";
+            self.log(LogLevel::Notice, line);
+            payload.cancel(&mut self.engine);
         }
     }
 
     /// A client is gone.
     pub(super) fn session_closed(&mut self, id: SessionId) {
-        self.replication.forget(id);
+        if self.replication.forget(id) {
+            if let Some(payload) = &mut self.replication.payload {
+                payload.forget_reader(store_replica::SessionId(id.number));
+            }
+            self.carry_out();
+            tell_facts(&self.replication, &mut self.engine);
+        }
     }
 }

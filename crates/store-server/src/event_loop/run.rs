@@ -43,7 +43,11 @@ impl EventLoop {
         if session.has(session_flag::BLOCKED) {
             return 0;
         }
-        session.output.lend(&mut self.spare_output);
+        if session.has(session_flag::REPLICA) {
+            self.replication.hear(client.session);
+        } else {
+            session.output.lend(&mut self.spare_output);
+        }
         if client.parked.is_some() && !self.run_parked(client) {
             return 0;
         }

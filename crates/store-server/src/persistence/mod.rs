@@ -28,6 +28,7 @@ use store_persist::aof::{AppendError, Layout, Manifest};
 use store_persist::disk::exists;
 
 pub(crate) use append::Append;
+pub(crate) use delay::KeyDelay;
 pub(crate) use disk::FileDisk;
 pub use disk::volatile_folder;
 pub(crate) use folder::DataFolders;

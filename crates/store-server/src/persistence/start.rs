@@ -12,12 +12,15 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId};
+use store_engine::{
+    Config, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId, fact,
+};
 use store_persist::aof::{
     AofError, CommandReader, Layout, Manifest, Part, PlanError, is_snapshot, make_plan,
 };
 use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
+use store_replica::{Facts, ReplicationId};
 
 use super::delay::KeyDelay;
 use super::{layout, snapshot_path};
@@ -46,6 +49,8 @@ pub(crate) struct Loaded {
     pub(crate) manifest: Manifest,
     /// Whether there was anything.
     pub(crate) has_data: bool,
+    /// Which history of replication a snapshot says that it is of.
+    pub(crate) history: Option<Facts>,
     /// The database that the stream behind a primary's payload has selected.
     pub(crate) stream_db: usize,
 }
@@ -63,6 +68,7 @@ pub(crate) struct Loader {
     /// Whether keys that are over are loaded: whoever removes them says so.
     keeps_ended: bool,
     stream_db: usize,
+    history: Option<Facts>,
     may_cut: bool,
     total_bytes: u64,
     done_bytes: u64,
@@ -159,6 +165,7 @@ impl Loader {
             is_payload: false,
             keeps_ended: config.settings().replica.primary.is_some(),
             stream_db: 0,
+            history: None,
             may_cut: config.settings().append.may_cut,
             total_bytes: 0,
             done_bytes: 0,
@@ -274,9 +281,8 @@ impl Loader {
         match content {
             Content::Snapshot(file, report) => {
                 self.keys += report.keys;
-                let text = report.facts.get("repl-stream-db").map(Vec::as_slice);
-                let db = text.and_then(store_resp::parse_integer);
-                self.stream_db = db.and_then(|db| usize::try_from(db).ok()).unwrap_or(0);
+                self.stream_db = number(&report, fact::STREAM_DB).unwrap_or(0) as usize;
+                self.history = history(&report).filter(|_| !self.is_aof);
                 if !self.is_aof {
                     self.done_bytes += part.len;
                     return None;
@@ -378,12 +384,25 @@ impl Loader {
             ));
         }
         let manifest = std::mem::take(&mut self.manifest);
-        Loaded { manifest, has_data: self.total_bytes > 0, stream_db: self.stream_db }
+        let has_data = self.total_bytes > 0;
+        Loaded { manifest, has_data, stream_db: self.stream_db, history: self.history }
     }
 
     fn warn(&mut self, line: String) {
         self.notes.push((LogLevel::Warning, line));
     }
+}
+
+/// Which history of replication the snapshot is of, if it says so.
+fn history(report: &LoadReport) -> Option<Facts> {
+    let id = ReplicationId::parse(report.facts.get(fact::REPLICATION_ID)?)?;
+    let (offset, db) = (number(report, fact::OFFSET)?, number(report, fact::STREAM_DB)?);
+    Some(Facts { id, offset, db: usize::try_from(db).ok()? })
+}
+
+fn number(report: &LoadReport, name: &str) -> Option<u64> {
+    let number = store_resp::parse_integer(report.facts.get(name)?)?;
+    u64::try_from(number).ok()
 }
 
 fn request_advice(path: &Path, offset: u64, failure: &LoadFailure) -> String {

@@ -3,7 +3,7 @@
 use store_engine::{BacklogFacts, Engine, LinkFacts, ReplicaFacts, ReplicationFacts};
 use store_replica::{Address, Moment, Replica, ReplicaState, Role};
 
-use super::ReplicationDriver;
+use super::{Payload, ReplicationDriver};
 
 /// Tells the engine how replication stands.
 pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
@@ -11,14 +11,13 @@ pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
     let machine = &driver.machine;
     let facts = engine.replication_facts_mut();
     facts.history = Some(*machine.history());
-    facts.backlog = machine.backlog().map(|backlog| BacklogFacts {
-        first: backlog.first(),
-        len: backlog.len(),
-        memory: backlog.memory(),
-    });
+    facts.backlog =
+        machine.backlog().map(|kept| BacklogFacts { first: kept.first(), len: kept.len() });
     facts.good_replicas = machine.good_replicas(now);
+    facts.is_syncing = driver.payload.is_some();
     facts.failover = machine.failover_phase();
     facts.syncs = machine.sync_counts();
+    facts.applied = machine.facts().filter(|_| !machine.is_primary());
     tell_link(driver, now, facts);
     tell_replicas(driver, now, facts);
     engine.follow_replication();
@@ -62,6 +61,7 @@ fn tell_replicas(driver: &ReplicationDriver, now: Moment, facts: &mut Replicatio
         let replicas = driver.machine.replicas().iter();
         replicas.filter(|replica| replica.state() != ReplicaState::Greeting)
     };
+    let reads_file = driver.payload.as_ref().is_some_and(Payload::is_file);
     let is_told =
         |(told, replica): (&ReplicaFacts, &Replica)| told.session.number == replica.session().0;
     let is_same = facts.replicas.len() == followers().count()
@@ -76,6 +76,7 @@ fn tell_replicas(driver: &ReplicationDriver, now: Moment, facts: &mut Replicatio
                 ip: address.host,
                 port: address.port,
                 state: replica.state(),
+                reads_file: false,
                 acked: 0,
                 unsent: 0,
                 lag_seconds: 0,
@@ -84,6 +85,7 @@ fn tell_replicas(driver: &ReplicationDriver, now: Moment, facts: &mut Replicatio
     }
     for (told, replica) in facts.replicas.iter_mut().zip(followers()) {
         told.state = replica.state();
+        told.reads_file = reads_file;
         told.acked = replica.acked();
         told.unsent = replica.unsent(end);
         told.lag_seconds = replica.lag(now).as_secs();

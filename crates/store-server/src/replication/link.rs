@@ -2,6 +2,7 @@
 //! and the payload that arrives or is loaded.
 
 use store_engine::SessionId;
+use store_replica::ReplicationId;
 
 use super::incoming::{Incoming, IncomingEvent};
 use crate::peers::PeerId;
@@ -13,6 +14,8 @@ pub(crate) struct Link {
     pub(crate) peer: Option<PeerId>,
     /// The session that applies the stream.
     pub(crate) session: Option<SessionId>,
+    /// The history that the data had when the primary was dialled, unless other data came since.
+    pub(crate) history_before: Option<ReplicationId>,
     pub(crate) incoming: Option<Incoming>,
     /// Payloads that began to arrive.
     pub(crate) payloads: u64,

@@ -11,6 +11,8 @@ mod facts;
 mod incoming;
 mod link;
 mod link_log;
+mod log;
+mod payload;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -18,13 +20,14 @@ use std::fs::File;
 use std::io;
 
 use store_engine::{Engine, SessionId, Unit};
-use store_replica::{Command, Moment, Output, Replication, Secrets};
+use store_replica::{Command, Moment, Output, Replication, Secrets, SnapshotNeeds};
 
 use crate::clock::Running;
 pub(crate) use facts::tell_facts;
 pub(crate) use incoming::{Incoming, IncomingEvent};
 use link::Link;
-pub(crate) use link_log::link_words;
+pub(crate) use log::{closing_words, words};
+pub(crate) use payload::{Next, Payload, PayloadJob};
 pub(crate) use settings::settings_of;
 
 /// One server's replication, as the loop drives it.
@@ -39,6 +42,14 @@ pub(crate) struct ReplicationDriver {
     sessions: BTreeMap<u64, SessionId>,
     /// Where the stream ended behind what sessions wrote, and the engine has yet to be told.
     wrote: Vec<(SessionId, u64)>,
+    /// The snapshot that the machine asked for, until it can begin.
+    pub(crate) wanted: Option<SnapshotNeeds>,
+    /// The payload that replicas get.
+    pub(crate) payload: Option<Payload>,
+    /// Whether a replica takes more than a turn gives it.
+    pub(crate) has_more: bool,
+    /// Scratch: who is written to.
+    pub(crate) reading: Vec<store_replica::SessionId>,
     /// Scratch: requests of a unit as bytes, and where each of them ends.
     encoded: Vec<u8>,
     ends: Vec<(usize, usize)>,
@@ -56,14 +67,13 @@ impl ReplicationDriver {
             wakes_at: None,
             sessions: BTreeMap::new(),
             wrote: Vec::new(),
+            wanted: None,
+            payload: None,
+            has_more: false,
+            reading: Vec::new(),
             encoded: Vec::new(),
             ends: Vec::new(),
         })
-    }
-
-    /// The settings may have changed.
-    pub(crate) fn apply_settings(&mut self, engine: &Engine) {
-        self.machine.set_settings(settings_of(engine));
     }
 
     /// A clock that nobody sets.
@@ -117,12 +127,25 @@ impl ReplicationDriver {
         self.sessions.get(&session.0).copied()
     }
 
-    /// A client is gone.
-    pub(crate) fn forget(&mut self, id: SessionId) {
-        if self.sessions.remove(&id.number).is_some() {
+    /// A client is gone. Whether the machine knew it.
+    pub(crate) fn forget(&mut self, id: SessionId) -> bool {
+        let is_known = self.sessions.remove(&id.number).is_some();
+        if is_known {
             let now = self.now();
             self.machine.handle_session_closed(now, store_replica::SessionId(id.number));
         }
+        is_known
+    }
+
+    /// A replica sent something, be it an empty line.
+    pub(crate) fn hear(&mut self, id: SessionId) {
+        let now = self.now();
+        self.machine.handle_newline(now, store_replica::SessionId(id.number));
+    }
+
+    /// Whether a turn is wanted at once.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.has_more || self.link.is_busy() || self.payload.as_ref().is_some_and(Payload::is_busy)
     }
 
     /// Feeds the stream with what was written. Does nothing while nobody could ask for it; on a

@@ -22,7 +22,7 @@ use Status::{Absent, Partial, Supported};
 
 const NO_CLUSTER: Status =
     Absent("cluster mode is off, and the reply is that of a redis-server with it off");
-const NO_REPLICAS: Status = Absent("there is no replication so far: answers an error");
+const NO_FAILOVER: Status = Absent("not there yet: answers an error");
 const NO_MODULES: Status = Absent("modules are compiled for redis-server itself: answers an error");
 const OWN_WORDS: Status = Partial("for humans, in words of its own");
 const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not those of Redis");
@@ -37,8 +37,8 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("config|get", Partial("tells every setting, also those listed below")),
     ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
     ("debug", Partial("the harmless subcommands; what crashes or restarts is refused")),
-    ("failover", NO_REPLICAS),
-    ("info", Partial("facts about replicas and the allocator are constants")),
+    ("failover", NO_FAILOVER),
+    ("info", Partial("facts about the allocator are constants")),
     ("latency|doctor", OWN_WORDS),
     ("latency|graph", Partial("a drawing of its own")),
     ("lolwut", Partial("a drawing of its own")),
@@ -51,15 +51,11 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("module|load", NO_MODULES),
     ("module|loadex", NO_MODULES),
     ("module|unload", NO_MODULES),
-    ("psync", NO_REPLICAS),
     ("readonly", NO_CLUSTER),
     ("readwrite", NO_CLUSTER),
-    ("replconf", Partial("accepted without effect")),
     ("restore-asking", Partial("the same as RESTORE, as there are no slots")),
     ("script|debug", Partial("NO only; there is no debugger")),
-    ("sync", NO_REPLICAS),
     ("unlink", Partial("the same as DEL: large values are freed at once")),
-    ("wait", Partial("there are never replicas, so it answers 0 when its time is over")),
     ("|help", OWN_WORDS),
 ];
 

@@ -15,22 +15,28 @@ use crate::tracking::TrackingMode;
 pub(super) enum ClientType {
     Normal,
     PubSub,
-    /// Masters and replicas, of which there are none.
-    Other,
+    Replica,
+    /// The link to a primary.
+    Primary,
 }
 
 impl ClientType {
     pub(super) fn of(session: &Session) -> Self {
-        if session.has(session_flag::SUBSCRIBED) { Self::PubSub } else { Self::Normal }
+        match session.flags {
+            flags if flags & session_flag::PRIMARY_LINK != 0 => Self::Primary,
+            flags if flags & session_flag::REPLICA != 0 => Self::Replica,
+            flags if flags & session_flag::SUBSCRIBED != 0 => Self::PubSub,
+            _ => Self::Normal,
+        }
     }
 
     pub(super) fn parse(word: &[u8]) -> Result<Self, CommandError> {
         let known = [
             ("normal", Self::Normal),
             ("pubsub", Self::PubSub),
-            ("slave", Self::Other),
-            ("replica", Self::Other),
-            ("master", Self::Other),
+            ("slave", Self::Replica),
+            ("replica", Self::Replica),
+            ("master", Self::Primary),
         ];
         let found = known.iter().find(|(name, _)| is_word(word, name));
         found.map(|(_, kind)| *kind).ok_or_else(|| {
@@ -119,6 +125,8 @@ fn flags(session: &Session) -> String {
     let tracking = session.tracking.as_deref();
     let broadcasts = tracking.is_some_and(|held| held.mode == TrackingMode::Broadcast);
     let letters = [
+        (session.has(session_flag::REPLICA), 'S'),
+        (session.has(session_flag::PRIMARY_LINK), 'M'),
         (session.has(session_flag::MONITOR), 'O'),
         (session.has(session_flag::SUBSCRIBED), 'P'),
         (session.has(session_flag::IN_MULTI), 'x'),

@@ -47,7 +47,8 @@ fn a_link_that_is_cut_anywhere_in_the_stream_goes_on_where_it_was() {
 #[test]
 fn a_payload_that_breaks_off_changes_nothing_and_is_asked_for_again() {
     let theirs = primary();
-    theirs.cli(&["DEBUG", "POPULATE", "3000", "key", "1000"]);
+    theirs.cli(&["CONFIG", "SET", "rdbcompression", "no"]);
+    theirs.cli(&["DEBUG", "POPULATE", "8000", "key", "1000"]);
     let proxy = Proxy::in_front_of(&theirs);
     proxy.set_rule(
         Direction::ToClient,
@@ -131,4 +132,34 @@ fn what_a_replica_has_is_appended_and_found_again() {
     assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
     assert_eq!(ours.words("DEBUG LOADAOF"), ok());
     assert_eq!(ours.words("DEBUG DIGEST"), before);
+}
+
+#[test]
+fn a_replica_that_restarts_goes_on_where_its_file_ends() {
+    let theirs = primary();
+    theirs.cli(&["-n", "2", "SET", "a", "1"]);
+    let folder = testkit::TempFolder::create();
+    let start = || {
+        Ours::start_with(|builder| {
+            builder
+                .setting("dir", folder.path().to_str().unwrap())
+                .setting("save", "3600 1")
+                .setting("replicaof", &format!("127.0.0.1 {}", theirs.port()))
+        })
+    };
+    let mut ours = start();
+    ours.wait_until_equal(&theirs);
+    theirs.cli(&["-n", "2", "SET", "short", "1", "PX", "100"]);
+    theirs.cli(&["-n", "2", "INCR", "a"]);
+    ours.wait_until_equal(&theirs);
+    let incarnation = ours.fact("tenure_incarnation");
+    ours.connection.send(&["SHUTDOWN"]);
+    ours.server.wait().unwrap();
+    // What follows names no database: the file does.
+    theirs.cli(&["-n", "2", "INCR", "a"]);
+    let mut ours = start();
+    ours.wait_until_equal(&theirs);
+    assert_eq!(their_fact(&theirs, "sync_full"), "1", "one payload was enough");
+    assert_eq!(their_fact(&theirs, "sync_partial_ok"), "1");
+    assert_eq!(ours.fact("tenure_incarnation"), incarnation, "a clean end, and the same data");
 }

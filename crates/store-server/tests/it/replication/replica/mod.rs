@@ -1,5 +1,6 @@
 //! Our server as the replica of a real redis-server.
 
+mod chain;
 mod cuts;
 mod follow;
 mod rules;

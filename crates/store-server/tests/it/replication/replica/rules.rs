@@ -139,6 +139,17 @@ fn role_and_info_tell_of_the_link() {
     assert_eq!(role[1], Reply::Bulk(b"127.0.0.1".to_vec()));
     assert_eq!(role[2], Reply::Integer(port.into()));
     assert_eq!(role[3], Reply::Bulk(b"connected".to_vec()));
+    let Reply::Bulk(list) = ours.words("CLIENT LIST TYPE master") else { panic!("no list") };
+    let list = String::from_utf8(list).unwrap();
+    assert!(
+        list.contains(&format!("addr=127.0.0.1:{port} ")) && list.contains("flags=M "),
+        "{list}"
+    );
+    assert_ne!(ours.fact("total_net_repl_input_bytes"), "0");
+    assert_eq!(ours.words("CLIENT KILL TYPE master"), Reply::Integer(1));
+    ours.wait_for("master_link_status", "up");
+    ours.wait_until_equal(&theirs);
+    assert_eq!(their_fact(&theirs, "sync_partial_ok"), "1", "it came back at once");
     assert_eq!(ours.fact("slave_read_only"), "1");
     assert_eq!(ours.fact("slave_priority"), "100");
     assert_eq!(ours.fact("master_host"), "127.0.0.1");

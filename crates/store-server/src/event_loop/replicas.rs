@@ -1,0 +1,178 @@
+//! Bytes for replicas: answers, then the payload, then the stream, as fast as each one takes them.
+
+use std::io;
+
+use store_engine::{LogLevel, SessionId};
+use store_replica::{ReplicaState, SnapshotTarget};
+
+use super::EventLoop;
+use crate::client::{Client, CloseState};
+use crate::replication::Next;
+
+/// Written to one replica in one turn, so that clients are not kept waiting.
+const TURN_BYTES_MAX: usize = 1024 * 1024;
+
+/// What became of an attempt to send something.
+enum Sent {
+    /// So many bytes.
+    Bytes(usize),
+    /// The next thing may follow.
+    Next,
+    /// There is nothing, or no room.
+    Nothing,
+}
+
+impl EventLoop {
+    /// Goes on with the payload, if there is one.
+    pub(super) fn walk_payload(&mut self) {
+        let Some(payload) = &mut self.replication.payload else { return };
+        let clock = &self.clock;
+        let walked = payload.walk(&mut self.engine, || clock.now_us());
+        let (result, target) = (payload.take_encoded(), payload.target());
+        let now = self.replication.now();
+        match (walked, result) {
+            (Err(reason), _) | (Ok(()), Some(Err(reason))) => self.fail_payload(&reason),
+            (Ok(()), Some(Ok(len))) if target == SnapshotTarget::Disk => {
+                let line = "Background saving terminated with success";
+                self.log(LogLevel::Notice, line);
+                self.replication.machine.handle_snapshot_saved(now, len);
+                self.carry_out();
+            }
+            (Ok(()), _) => {}
+        }
+    }
+
+    fn fail_payload(&mut self, reason: &str) {
+        let line = format!("Background transfer error: {reason}");
+        self.log(LogLevel::Warning, &line);
+        if let Some(payload) = self.replication.payload.take() {
+            payload.cancel(&mut self.engine);
+        }
+        let now = self.replication.now();
+        self.replication.machine.handle_snapshot_ended(now, false);
+        self.carry_out();
+    }
+
+    /// Writes to all replicas what they may have. Replies have left by now.
+    pub(super) fn write_replicas(&mut self) {
+        self.replication.has_more = false;
+        if self.failure.is_some() {
+            // What the stream has was not made durable here.
+            return;
+        }
+        let reads = |state: ReplicaState| state != ReplicaState::Greeting;
+        let replicas = self.replication.machine.replicas().iter().filter(|it| reads(it.state()));
+        let mut sessions = std::mem::take(&mut self.replication.reading);
+        sessions.extend(replicas.map(|replica| replica.session()));
+        for session in sessions.drain(..) {
+            if let Some(id) = self.replication.session(session) {
+                self.write_replica(id, session);
+            }
+        }
+        self.replication.reading = sessions;
+        self.end_payload();
+    }
+
+    fn write_replica(&mut self, id: SessionId, session: store_replica::SessionId) {
+        let mut left = TURN_BYTES_MAX;
+        while left > 0 {
+            match self.send_next(id, session) {
+                Ok(Sent::Bytes(count)) => left = left.saturating_sub(count),
+                Ok(Sent::Next) => {}
+                Ok(Sent::Nothing) => return,
+                Err(_) => return self.clients.close_later(id.slot(), CloseState::Now),
+            }
+        }
+        self.replication.has_more = true;
+    }
+
+    fn send_next(&mut self, id: SessionId, session: store_replica::SessionId) -> io::Result<Sent> {
+        let Some(client) = self.clients.get_mut(id.slot()).filter(|it| it.session == id) else {
+            return Ok(Sent::Nothing);
+        };
+        let Some(output) = self.engine.session_mut(id).map(|it| &mut it.output) else {
+            return Ok(Sent::Nothing);
+        };
+        if client.is_choked || client.closing == CloseState::Now {
+            return Ok(Sent::Nothing);
+        }
+        if !output.is_empty() {
+            let count = client.write(output, &mut self.spare_output)?;
+            return Ok(Sent::Bytes(count));
+        }
+        let now = self.replication.now();
+        let (machine, payload) = (&mut self.replication.machine, &mut self.replication.payload);
+        let next = payload.as_mut().map_or(Ok(Next::Nothing), |it| it.next(session))?;
+        let count = match next {
+            Next::Bytes(bytes) => {
+                let count = client.write_bytes(bytes)?;
+                if let Some(payload) = payload {
+                    payload.advance(session, count);
+                }
+                machine.handle_progress(now, session);
+                count
+            }
+            Next::End => {
+                if let Some(payload) = payload {
+                    payload.forget_reader(session);
+                }
+                machine.handle_payload_sent(now, session);
+                self.carry_out();
+                return Ok(Sent::Next);
+            }
+            Next::Nothing => {
+                let bytes = machine.stream_for(session);
+                if bytes.is_empty() {
+                    return Ok(Sent::Nothing);
+                }
+                let count = client.write_bytes(bytes)?;
+                machine.handle_stream_written(session, count);
+                count
+            }
+        };
+        let facts = self.engine.replication_facts_mut();
+        facts.sent_bytes += count as u64;
+        Ok(if count == 0 { Sent::Nothing } else { Sent::Bytes(count) })
+    }
+
+    /// All who waited for the payload have it.
+    fn end_payload(&mut self) {
+        if self.replication.payload.as_ref().is_none_or(|payload| !payload.is_read()) {
+            return;
+        }
+        self.replication.payload = None;
+        let now = self.replication.now();
+        let up = self.replication.machine.replicas().iter();
+        let count = up.filter(|it| it.state() == ReplicaState::AwaitAck).count();
+        let line =
+            format!("Diskless rdb transfer, done reading from pipe, {count} replicas still up.");
+        self.log(LogLevel::Notice, &line);
+        self.replication.machine.handle_snapshot_ended(now, true);
+        self.carry_out();
+    }
+}
+
+impl Client {
+    /// Writes once, past the replies: for what many clients get.
+    fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        use std::io::Write;
+        let written = loop {
+            match self.stream.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_choked = true;
+                    break 0;
+                }
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                written => break written?,
+            }
+        };
+        if self.stream.has_unsent() {
+            match self.stream.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_choked = true,
+                sent => sent?,
+            }
+        }
+        Ok(written)
+    }
+}

@@ -1,0 +1,80 @@
+//! What replication says in the log. Scripts around Redis wait for these lines, so the words are
+//! those of Redis.
+
+use store_engine::{Engine, LogLevel, SessionId};
+use store_replica::{CloseReason, Event, ReplicaState};
+
+use super::ReplicationDriver;
+use super::link_log::link_words;
+
+/// The line for an event, if it is worth one.
+pub(crate) fn words(driver: &ReplicationDriver, event: &Event) -> Option<(LogLevel, String)> {
+    let name = |session: &store_replica::SessionId| name_of(driver, *session);
+    let notice = |line: String| Some((LogLevel::Notice, line));
+    match event {
+        Event::PartialSync { session, bytes } => {
+            let from = driver.machine.history().offset() - bytes + 1;
+            notice(format!(
+                "Partial resynchronization request from {} accepted. Sending {bytes} bytes of \
+                 backlog starting from offset {from}.",
+                name(session)
+            ))
+        }
+        Event::FullSync { session, was_refused: false } => notice(format!(
+            "Replica {0} asks for synchronization. Full resync requested by replica {0}",
+            name(session)
+        )),
+        Event::FullSync { session, was_refused: true } => notice(format!(
+            "Replica {0} asks for synchronization. Unable to partial resync with replica {0} for \
+             lack of backlog",
+            name(session)
+        )),
+        Event::ReplicaOnline(session) => {
+            notice(format!("Synchronization with replica {} succeeded", name(session)))
+        }
+        Event::AckBeyondEnd(session) => Some((
+            LogLevel::Warning,
+            format!("Replica {} confirms more than there is; ignored", name(session)),
+        )),
+        _ => link_words(event),
+    }
+}
+
+fn name_of(driver: &ReplicationDriver, session: store_replica::SessionId) -> String {
+    let replica = driver.machine.replicas().iter().find(|it| it.session() == session);
+    match replica.map(|replica| replica.address()) {
+        Some(address) if address.port != 0 => address.to_string(),
+        Some(address) => format!("{}:<unknown-replica-port>", address.host),
+        None => format!("client id #{}", session.0),
+    }
+}
+
+/// Why a replica is closed.
+pub(crate) fn closing_words(
+    engine: &Engine,
+    id: SessionId,
+    reason: CloseReason,
+) -> Option<(LogLevel, String)> {
+    let told = engine.state().replication.replicas.iter().find(|it| it.session == id);
+    let name = told.map_or_else(
+        || format!("client id #{}", id.number),
+        |replica| format!("{}:{}", replica.ip, replica.port),
+    );
+    let is_online = told.is_some_and(|replica| replica.state == ReplicaState::Online);
+    let stage = if is_online { "streaming sync" } else { "full sync" };
+    let line = match reason {
+        CloseReason::Silent => format!("Disconnecting timedout replica ({stage}): {name}"),
+        CloseReason::OutputLimit => format!(
+            "Replica {name} scheduled to be closed ASAP for overcoming of output buffer limits: \
+             see client-output-buffer-limit replica and repl-backlog-size."
+        ),
+        CloseReason::SnapshotFailed => {
+            format!("SYNC failed. The snapshot for replica {name} could not be made")
+        }
+        CloseReason::HistoryChanged | CloseReason::DataReplaced => {
+            return Some((LogLevel::Notice, format!("Replica {name} is to synchronize again")));
+        }
+        CloseReason::PayloadOnly => return None,
+    };
+    Some((LogLevel::Warning, line))
+}

@@ -1,0 +1,168 @@
+//! A real redis-server follows ours: the data and the offsets are equal at the end, whatever
+//! happened to the link.
+
+use std::time::Duration;
+
+use testkit::{GENEROUS, wait_until};
+
+use super::support::{
+    LogLines, assert_equal, connect, follower, info, primary, text, wait_for_link,
+};
+use crate::connection::Connection;
+use crate::exchange::VALUES;
+
+fn fill(connection: &mut Connection) {
+    for (times, line) in VALUES {
+        for index in 0..*times {
+            connection.words(&line.replace("{i}", &index.to_string()));
+        }
+    }
+}
+
+#[test]
+fn a_replica_gets_all_types_and_follows_what_is_written_then() {
+    let server = primary().start().unwrap();
+    let mut ours = connect(&server);
+    fill(&mut ours);
+    ours.words("SELECT 3");
+    ours.words("SET other-database 1 PX 1000000");
+    ours.words("SELECT 0");
+    let replica = follower(server.port().unwrap(), &[]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    assert_equal(&mut ours, &mut theirs);
+
+    for line in [
+        "SET key value EX 1000",
+        "INCR counter",
+        "SADD members a b c d",
+        "SPOP members",
+        "EXPIRE counter 500",
+        "MULTI",
+        "SET in-transaction 1",
+        "LPUSH list-in-transaction 2 3",
+        "EXEC",
+        "EVAL redis.call('SET','by-script','1');redis.call('INCR','by-script') 0",
+        "SELECT 5",
+        "SET in-five 1",
+        "SELECT 0",
+        "DEL text",
+    ] {
+        ours.words(line);
+    }
+    assert_equal(&mut ours, &mut theirs);
+    assert_eq!(text(&theirs.words("GET by-script")), "2");
+    assert_eq!(info(&mut ours, "stats", "sync_full"), "1");
+    assert_eq!(info(&mut ours, "replication", "connected_slaves"), "1");
+    let line = info(&mut ours, "replication", "slave0");
+    let port = replica.port();
+    assert!(line.starts_with(&format!("ip=127.0.0.1,port={port},state=online")), "{line}");
+}
+
+#[test]
+fn a_replica_that_cannot_take_a_mark_gets_a_payload_from_disk() {
+    let server = primary().setting("repl-diskless-sync", "no").start().unwrap();
+    let mut ours = connect(&server);
+    fill(&mut ours);
+    let replica = follower(server.port().unwrap(), &[]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    ours.words("SET later 1");
+    assert_equal(&mut ours, &mut theirs);
+}
+
+#[test]
+fn replicas_that_come_together_share_one_payload() {
+    let log = LogLines::default();
+    let server = log.of(primary().setting("repl-diskless-sync-delay", "2")).start().unwrap();
+    let mut ours = connect(&server);
+    ours.words("DEBUG POPULATE 20000 key 100");
+    let replicas = [(); 3].map(|()| follower(server.port().unwrap(), &[]));
+    for replica in &replicas {
+        let mut theirs = Connection::tcp(replica.port());
+        wait_for_link(&mut theirs);
+        ours.words("INCR n");
+        assert_equal(&mut ours, &mut theirs);
+    }
+    assert_eq!(log.count("Starting BGSAVE for SYNC with target: replicas sockets"), 1);
+    assert_eq!(info(&mut ours, "stats", "sync_full"), "3");
+    assert_eq!(text(&ours.words("WAIT 3 30000")), "3");
+}
+
+/// The payload is of one moment, whatever is written, flushed or moved while it travels.
+#[test]
+fn what_is_written_during_a_full_sync_follows_it() {
+    for target in ["yes", "no"] {
+        let server = primary()
+            .setting("repl-diskless-sync", target)
+            .setting("rdb-key-save-delay", "150")
+            .start()
+            .unwrap();
+        let mut ours = connect(&server);
+        ours.words("DEBUG POPULATE 20000 key 100");
+        let replica = follower(server.port().unwrap(), &["--repl-diskless-load", "swapdb"]);
+        let mut theirs = Connection::tcp(replica.port());
+        wait_until("the payload to begin", GENEROUS, || {
+            info(&mut ours, "persistence", "rdb_bgsave_in_progress") == "1"
+        });
+        assert!(info(&mut ours, "replication", "slave0").contains("state=wait_bgsave"));
+        let mut lines = String::new();
+        for index in 0..3000 {
+            lines += &format!("APPEND key:{} more\r\nRPUSH list {index}\r\n", index * 7);
+            match index {
+                1000 => lines += "SWAPDB 0 1\r\n",
+                1500 => lines += "FLUSHDB\r\n",
+                _ => {}
+            }
+        }
+        ours.send_raw(lines.as_bytes());
+        lines.lines().for_each(|_| _ = ours.receive().unwrap());
+        assert_eq!(info(&mut ours, "persistence", "rdb_bgsave_in_progress"), "1", "{target}");
+        wait_for_link(&mut theirs);
+        assert_equal(&mut ours, &mut theirs);
+    }
+}
+
+#[test]
+fn keys_that_end_or_are_evicted_go_at_the_replica_by_the_primarys_word() {
+    let server = primary().setting("maxmemory-policy", "allkeys-lru").start().unwrap();
+    let mut ours = connect(&server);
+    let replica = follower(server.port().unwrap(), &["--replica-ignore-maxmemory", "yes"]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    for index in 0..500 {
+        ours.words(&format!("SET short:{index} x PX {}", 1 + index % 50));
+        ours.words(&format!("SET long:{index} x"));
+        if index % 10 == 0 {
+            ours.words(&format!("GET short:{}", index / 2));
+        }
+    }
+    wait_until("the keys to end", GENEROUS, || text(&ours.words("DBSIZE")) == "500");
+    assert_equal(&mut ours, &mut theirs);
+    assert_eq!(text(&theirs.words("DBSIZE")), "500");
+
+    ours.words("CONFIG SET maxmemory 3mb");
+    for index in 0..4000 {
+        ours.words(&format!("SET filler:{index} {}", "x".repeat(1000)));
+    }
+    assert_ne!(info(&mut ours, "stats", "evicted_keys"), "0");
+    assert_equal(&mut ours, &mut theirs);
+}
+
+#[test]
+fn redis_cli_takes_a_payload_and_the_stream() {
+    let server = primary().start().unwrap();
+    let mut ours = connect(&server);
+    fill(&mut ours);
+    let folder = testkit::TempFolder::create();
+    let file = folder.path().join("dump.rdb");
+    let port = server.port().unwrap().to_string();
+    let mut command = std::process::Command::new("redis-cli");
+    command.args(["-p", &port, "--rdb", file.to_str().unwrap()]);
+    assert!(command.output().unwrap().status.success());
+    let check = std::process::Command::new("redis-check-rdb").arg(&file).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    wait_until("it to be forgotten", Duration::from_secs(20), || {
+        info(&mut ours, "replication", "connected_slaves") == "0"
+    });
+}
