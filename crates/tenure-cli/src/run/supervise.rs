@@ -57,6 +57,8 @@ pub(crate) struct Supervisor {
     pub(super) was_well: bool,
     /// There cannot be a guard, so nothing can be run.
     has_no_guard: bool,
+    /// The program was dead before this process got to kill it.
+    came_late: bool,
 }
 
 /// How a program ended, and whose will that was.
@@ -125,6 +127,7 @@ impl Supervisor {
             old_checks: OldChecks::default(),
             was_well: false,
             has_no_guard: false,
+            came_late: false,
         };
         supervisor.machine.keep_guard(boot_now());
         supervisor.perform();
@@ -274,6 +277,7 @@ impl Supervisor {
             Output::CloseGate => self.forked.iter_mut().for_each(Forked::close_gate),
             Output::Signal { group, signal } => self.signal(group, signal),
             Output::KillGroup(group) => {
+                self.came_late = was_killed(group);
                 self.signal_group(group, Signal::KILL);
                 // Before it is asked what is left: a check may start things as the program does.
                 self.end_check();
@@ -295,6 +299,10 @@ impl Supervisor {
                 let tenure = self.tenure.clone();
                 tokio::spawn(async move { tenure.shutdown().await });
             }
+            Output::Say(Word::CutOff(_)) if self.came_late => talk(
+                "the leadership ended while this process did not run: the guard has killed the \
+                 program",
+            ),
             Output::Say(word) => talk(&text_of(&word)),
             Output::Over(_) | Output::NoGuard => {}
         }
@@ -544,6 +552,14 @@ pub(crate) fn code_of(ending: Ending) -> u8 {
         Ending::Exited(code) => code,
         Ending::Signalled(signal) => exit::of_signal(signal),
     }
+}
+
+/// Whether the leader of this group was killed and has not been reaped.
+fn was_killed(leader: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let found = waitid(WaitId::Pid(to_system(leader)), options);
+    let signal = found.ok().flatten().and_then(|status| status.terminating_signal());
+    signal == Some(Signal::KILL.as_raw())
 }
 
 pub(super) fn ending(status: &WaitIdStatus) -> Ending {

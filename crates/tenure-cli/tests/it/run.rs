@@ -64,6 +64,28 @@ on_every_store! {
         }
     }
 
+    fn a_wrapper_that_was_stopped_does_not_claim_what_the_guard_did(stage: crate::stage::Stage) {
+        let words = ["run", NAME, "--ttl", "1500ms", "--on-loss", "exit", "--", "sh", "-c"];
+        let words = [&words[..], &["echo $$ > pid; exec sleep 600"]].concat();
+        let log = stage.folder.path().join("log");
+        // What the wrapper sees first when it goes on differs from time to time.
+        for _ in 0..4 {
+            let mut command = stage.command(&words);
+            command.current_dir(stage.folder.path()).stderr(std::fs::File::create(&log).unwrap());
+            let mut wrapper = Process::spawn(command);
+            let child = number_in(stage.folder.path(), "pid");
+            send(wrapper.pid(), Signal::STOP);
+            wait_until("the guard to kill the program", GENEROUS, || !is_alive(child));
+            send(wrapper.pid(), Signal::CONT);
+            wrapper.wait(GENEROUS);
+            let text = || std::fs::read_to_string(&log).unwrap();
+            wait_until("the guard to say so", GENEROUS, || text().contains("guard: killed process"));
+            let text = text();
+            assert!(!text.contains("at once"), "{text}");
+            std::fs::remove_file(stage.folder.path().join("pid")).unwrap();
+        }
+    }
+
     fn a_background_process_that_is_left_over_is_killed(stage: crate::stage::Stage) {
         let script = "setsid sleep 600 & echo $! > left; sleep 0.2; exit 3";
         let mut wrapper = stage.wrap("ada", &[], script);
