@@ -115,7 +115,8 @@ impl Context<'_> {
         timeout_ms: u64,
         on_timeout: TimeoutReply,
     ) -> CommandResult {
-        if matches!(self.caller, Caller::Transaction | Caller::Script) {
+        let is_link = self.session.has(session_flag::PRIMARY_LINK);
+        if matches!(self.caller, Caller::Transaction | Caller::Script) || is_link {
             on_timeout.write(&mut self.reply);
             return Ok(());
         }

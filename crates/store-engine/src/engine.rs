@@ -556,7 +556,7 @@ impl Engine {
     }
 
     /// Takes the session out of every queue it waits in.
-    fn forget_wait(&mut self, session: &mut Session) -> Option<Box<Blocked>> {
+    pub(crate) fn forget_wait(&mut self, session: &mut Session) -> Option<Box<Blocked>> {
         let blocked = session.blocked.take()?;
         session.flags &= !session_flag::BLOCKED;
         for key in &blocked.keys {
@@ -825,7 +825,7 @@ fn registry_of(config: &Config) -> Registry {
 }
 
 /// Forty hexadecimal digits, the form of run ids.
-fn hex_id(random: &mut Rng) -> String {
+pub(crate) fn hex_id(random: &mut Rng) -> String {
     let mut id: String = (0..3).map(|_| format!("{:016x}", random.next_u64())).collect();
     id.truncate(40);
     id

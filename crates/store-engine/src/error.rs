@@ -40,6 +40,12 @@ impl CommandError {
 
     /// Too few replicas would keep what is written.
     pub const FEW_REPLICAS: Self = Self::text("NOREPLICAS Not enough good replicas to write.");
+    /// A replica takes no writes but its primary's.
+    pub const READ_ONLY: Self = Self::text("READONLY You can't write against a read only replica.");
+    /// What a replica has may be old, and is not to be served then.
+    pub const STALE: Self = Self::text(
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    );
     /// Writes are refused as long as saving fails.
     pub const SAVING_FAILS: Self = Self::text(
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \

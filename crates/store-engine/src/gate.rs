@@ -61,7 +61,7 @@ pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
 #[inline]
 fn find_row(cx: &Context<'_>, name: &[u8]) -> Option<RowId> {
     let registry = &cx.server.registry;
-    if cx.session.has(session_flag::LOADER) {
+    if cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK) {
         return registry.find_by_table_name(name).or_else(|| registry.find(name));
     }
     registry.find(name)
@@ -73,7 +73,7 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
         // Killed by another session since the request was read; or the server ends.
         return;
     }
-    if cx.session.has(session_flag::LOADER) {
+    if cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK) {
         return handle_loaded(cx, request);
     }
     let demands = RequestFlags::of(cx, request);
@@ -128,19 +128,34 @@ impl RequestFlags {
         self.missing & flag::LOADING != 0
     }
 
+    /// Whether the command, or one queued before EXEC, is of no use on old data.
+    fn needs_fresh_data(self) -> bool {
+        self.missing & flag::STALE != 0
+    }
+
     /// Whether the command, or one queued before EXEC, takes memory.
     pub(crate) fn grows(self) -> bool {
         self.any & flag::GROWS != 0
     }
 }
 
-/// A request from a file has been through the gates when it first ran.
+/// A request from a file, or from the primary, has been through the gates when it first ran.
 fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
     if is_queued(cx) {
         let flags = cx.server.registry.row(cx.row).command.flags;
         return queue(cx, request, flags);
     }
+    let is_link = cx.session.has(session_flag::PRIMARY_LINK);
+    let command = cx.server.registry.row(cx.row).command;
+    if is_link && command.has(flag::ADMIN) && !command.has(flag::WRITE) {
+        // A primary repeats writes. It does not administrate those who follow it.
+        return reject(cx, &CommandError::text("ERR a primary may not ask for this command"));
+    }
     call(cx, request);
+    let is_shown = cx.server.gates & server_gate::MONITORED != 0;
+    if is_shown && is_link {
+        commands::show_to_monitors(cx, request);
+    }
 }
 
 /// Whether the request waits for EXEC.
@@ -203,8 +218,14 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> C
     if cx.server.gates & server_gate::SAVING_FAILS != 0 && is_told {
         return Err(CommandError::SAVING_FAILS);
     }
+    if cx.server.gates & server_gate::READ_ONLY != 0 && demands.writes() {
+        return Err(CommandError::READ_ONLY);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
+    }
+    if cx.server.gates & server_gate::STALE != 0 && demands.needs_fresh_data() {
+        return Err(CommandError::STALE);
     }
     if cx.server.gates & server_gate::LOADING != 0 && demands.needs_data() {
         return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
@@ -217,8 +238,13 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> C
     Ok(())
 }
 
-/// `min-replicas-to-write`: nothing is written that too few others would keep.
+/// What a script may not write: on a replica nothing, and with `min-replicas-to-write` nothing that
+/// too few others would keep.
 pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResult {
+    let is_primary = cx.session.has(session_flag::PRIMARY_LINK);
+    if cx.server.gates & server_gate::READ_ONLY != 0 && command.has(flag::WRITE) && !is_primary {
+        return Err(CommandError::READ_ONLY);
+    }
     if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
         return Err(CommandError::FEW_REPLICAS);
     }
@@ -248,7 +274,7 @@ fn queue(cx: &mut Context<'_>, request: Request<'_>, flags: u32) {
     let row = cx.row;
     let memory_max = cx.server.config.settings().clients.query_buffer_max;
     // What a script did is one transaction in a file, however much it did.
-    let is_limited = !cx.session.has(session_flag::LOADER);
+    let is_limited = !cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK);
     let transaction = cx.session.transaction.get_or_insert_default();
     transaction.memory += owned.memory();
     let is_over = transaction.queued.len() >= QUEUED_MAX || transaction.memory > memory_max;

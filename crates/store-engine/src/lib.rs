@@ -111,9 +111,9 @@ pub use command::{
 pub use config::{
     AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, Include, Kind, ListenSettings,
     LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings,
-    SETTINGS, Setting, SettingDifference, Settings, ShutdownOptions, SnapshotSettings, Supervision,
-    SystemLogSettings, TlsSettings, argument_lines, name_matches, parse_arguments,
-    parse_arguments_including, parse_file, parse_file_including, rewrite_file,
+    ReplicaSettings, SETTINGS, Setting, SettingDifference, Settings, ShutdownOptions,
+    SnapshotSettings, Supervision, SystemLogSettings, TlsSettings, argument_lines, name_matches,
+    parse_arguments, parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, ServerRequest, Unblock};
@@ -142,7 +142,9 @@ pub use platform::{NoPlatform, Platform, SettingRefused, Usage};
 pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
-pub use replication::{BacklogFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest};
+pub use replication::{
+    Applied, BacklogFacts, LinkFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest,
+};
 pub use scripting::Scripting;
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,

@@ -74,6 +74,10 @@ pub mod session_flag {
     /// Caused more messages to itself than its output may hold; goes with CLOSING.
     pub const OVERRUN: u32 = 1 << 20;
 
+    /// The stream of the primary that this server follows: no gate applies but the queue of MULTI,
+    /// and nobody reads its replies.
+    pub const PRIMARY_LINK: u32 = 1 << 22;
+
     /// A replica: PSYNC or SYNC was accepted. It gets the stream, and no replies.
     pub const REPLICA: u32 = 1 << 21;
 
@@ -91,7 +95,8 @@ pub mod session_flag {
         | HEARS_FOR_OTHERS
         | REPLICA
         | TRACKING
-        | NO_TOUCH;
+        | NO_TOUCH
+        | PRIMARY_LINK;
 }
 
 /// Commands queued since MULTI.

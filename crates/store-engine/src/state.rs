@@ -42,6 +42,10 @@ pub mod server_gate {
     pub const LOADING: u32 = 1 << 5;
     /// Files cannot be written: no command may change data.
     pub const DISK_TROUBLE: u32 = 1 << 6;
+    /// This is a replica, and takes no writes but its primary's.
+    pub const READ_ONLY: u32 = 1 << 10;
+    /// The primary's stream is not followed, and `replica-serve-stale-data` is off.
+    pub const STALE: u32 = 1 << 11;
     /// A script was ended in the middle of its writes, for the server ends: half of it is in
     /// memory, and nothing may be made of that.
     pub const TORN: u32 = 1 << 9;

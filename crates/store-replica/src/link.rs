@@ -262,9 +262,14 @@ impl Replication {
         };
         let is_last = steps.is_empty();
         let is_error = line.first() == Some(&b'-');
+        let is_status = line.first() == Some(&b'+');
         match step {
             Step::Psync { is_partial } => return self.handle_psync_answer(now, line, is_partial),
-            Step::Ping if !is_error || may_go_on(line) => return self.introduce_itself(),
+            _ if !is_error && !is_status => {
+                self.log(Event::LinkRefused(printable(line)));
+                return self.fail_link(now, LinkFault::Protocol);
+            }
+            Step::Ping if is_status || may_go_on(line) => return self.introduce_itself(),
             Step::Ping | Step::Auth if is_error => {
                 self.log(Event::LinkRefused(printable(line)));
                 return self.fail_link(now, LinkFault::Refused);
@@ -383,6 +388,7 @@ impl Replication {
         link.speaks_psync = history.is_some();
         link.sync = Some(FullSync { history, is_forgotten: false });
         link.intake.expect_payload();
+        self.log(Event::LinkTransfer(history));
         self.finish_failover();
     }
 
@@ -522,6 +528,13 @@ impl Replication {
         }
         self.outputs.push_back(Output::LinkSend(bytes));
     }
+}
+
+/// Whether a request of the stream asks how much was applied: it is no write, and is answered by
+/// [`Replication::handle_getack`].
+pub fn asks_for_ack(request: Request<'_>) -> bool {
+    let is_word = |at: usize, word: &[u8]| request.arg(at).eq_ignore_ascii_case(word);
+    request.len() == 3 && is_word(0, b"REPLCONF") && is_word(1, b"GETACK")
 }
 
 /// Errors to PING that only say that a login comes first.

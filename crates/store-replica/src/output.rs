@@ -112,6 +112,8 @@ pub enum Event {
     ReplicaOnline(SessionId),
     /// A replica claims to have more than there is; the claim was ignored.
     AckBeyondEnd(SessionId),
+    /// The primary sends everything; what it is called, if the primary said so.
+    LinkTransfer(Option<(ReplicationId, u64)>),
     /// The data is followed again without a payload.
     LinkContinued,
     /// The data was replaced by the primary's.

@@ -173,6 +173,12 @@ impl Replication {
         }
     }
 
+    /// Whether it follows the primary there.
+    pub fn follows(&self, host: &str, port: u16) -> bool {
+        let is_it = |it: &Address| it.host == host && it.port == port;
+        self.link.as_ref().is_some_and(|link| is_it(link.primary()))
+    }
+
     /// Its history.
     pub fn history(&self) -> &History {
         &self.history

@@ -15,8 +15,9 @@ use store_resp::{Limits, Parsed};
 use crate::acceptor::{Acceptor, Admission, LISTENER_BASE};
 use crate::client::{Client, CloseState, ReadOutcome};
 use crate::clients::Clients;
-use crate::clock::Clock;
+use crate::clock::{Clock, Running};
 use crate::event_loop::{EVENTS_MAX, Message, WAKER};
+use crate::peers::{PEER_BASE, Peers};
 use crate::persistence::Persistence;
 use crate::replication::ReplicationDriver;
 use crate::server::StopSignal;
@@ -35,6 +36,9 @@ pub(crate) struct BusyLoop<'a> {
     pub(crate) messages: &'a Receiver<Message>,
     pub(crate) clock: &'a Clock,
     pub(crate) persistence: &'a mut Persistence,
+    /// Other servers: the loop looks at their sockets afterwards.
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) running: Running,
     pub(crate) replication: &'a mut ReplicationDriver,
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
@@ -75,6 +79,7 @@ impl BusyHandler for BusyLoop<'_> {
             for event in &scratch.events {
                 match event.token() {
                     WAKER => self.take_messages(busy),
+                    Token(index) if index >= PEER_BASE => {}
                     Token(index) if index >= LISTENER_BASE => {
                         self.admit(busy, |acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
                     }
@@ -114,6 +119,11 @@ impl BusyLoop<'_> {
                 Message::File(event) => {
                     self.persistence.handle_event(self.clock.now_us() / 1000, event);
                 }
+                Message::Resolved(resolved) => {
+                    let now_ms = self.running.millis();
+                    self.peers.handle_resolved(self.poll.registry(), now_ms, resolved);
+                }
+                Message::Payload(event) => self.replication.link.events.push(event),
                 Message::Attach(stream) => {
                     self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }

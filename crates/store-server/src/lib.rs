@@ -30,6 +30,7 @@ mod event_loop;
 mod freeing;
 mod listen;
 mod oom_score;
+mod peers;
 mod persistence;
 mod process;
 mod replace_file;

@@ -144,7 +144,7 @@ fn origin(stream: &TcpStream, peer: SocketAddr) -> Origin {
 }
 
 /// Replies are small and awaited: send at once. Peers that vanished are noticed by keepalive.
-fn tune(stream: &TcpStream, keepalive: Duration) {
+pub(crate) fn tune(stream: &TcpStream, keepalive: Duration) {
     // Failing costs speed only.
     let _ = stream.set_nodelay(true);
     if keepalive.is_zero() {

@@ -257,7 +257,8 @@ impl ServerBuilder {
         let process = Process::new(&sockets, disk.clone(), &generations, &folders, &self.allocator);
         process.prepare(&self.config, &mut self.log);
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
-        let persistence = Persistence::new(disk.clone(), folders, &self.config, mailbox, history);
+        let files = mailbox.clone();
+        let persistence = Persistence::new(disk.clone(), folders, &self.config, files, history);
         let loader = match self.reads_files || persists(&self.config) {
             true => Some(Loader::find(disk, &self.config).map_err(StartError::Data)?),
             false => None,
@@ -271,6 +272,7 @@ impl ServerBuilder {
         let shared = Shared {
             sockets,
             waker: waker.clone(),
+            mailbox,
             generations,
             is_forced: is_forced.clone(),
             allocator: self.allocator,

@@ -301,7 +301,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "instantaneous_ops_per_sec" => rates.commands,
         "total_net_input_bytes" => measured.input_bytes,
         "total_net_output_bytes" => measured.output_bytes,
-        "total_net_repl_input_bytes" => 0,
+        "total_net_repl_input_bytes" => cx.server.replication.received_bytes,
         "total_net_repl_output_bytes" => cx.server.replication.sent_bytes,
         "instantaneous_input_kbps" => kilobytes(rates.input_bytes),
         "instantaneous_output_kbps" => kilobytes(rates.output_bytes),

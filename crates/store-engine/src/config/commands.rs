@@ -222,10 +222,8 @@ pub(crate) fn apply_settings(db: &mut Keyspace, server: &mut ServerState) {
     server.acl.follow_requirepass(&clients.password);
     let keeps_files = server.platform.keeps_files();
     server.saving.points = if keeps_files { snapshot.points.clone() } else { Vec::new() };
-    for (gate, is_set) in [
-        (server_gate::MEMORY_LIMIT, memory.max > 0),
-        (server_gate::FEW_REPLICAS, keys.replicas_min > server.replication.good_replicas),
-    ] {
+    let memory_gate = (server_gate::MEMORY_LIMIT, memory.max > 0);
+    for (gate, is_set) in crate::replication::role::gates(server).into_iter().chain([memory_gate]) {
         server.gates = if is_set { server.gates | gate } else { server.gates & !gate };
     }
     snapshot::guard_writes(server);

@@ -21,8 +21,8 @@ pub(crate) use setting::memory as parse_memory;
 pub use setting::{Kind, Setting, SettingDifference};
 pub use settings::{
     AppendSettings, ClientAuth, ClientSettings, ListenSettings, LogSettings, OomMode, OomSettings,
-    OutputLimit, OutputLimits, Permission, ProcessSettings, Settings, ShutdownOptions,
-    SnapshotSettings, Supervision, SystemLogSettings, TlsSettings,
+    OutputLimit, OutputLimits, Permission, ProcessSettings, ReplicaSettings, Settings,
+    ShutdownOptions, SnapshotSettings, Supervision, SystemLogSettings, TlsSettings,
 };
 pub use table::SETTINGS;
 
@@ -260,7 +260,8 @@ mod tests {
                 | Kind::Save
                 | Kind::OutputLimits
                 | Kind::Percentiles
-                | Kind::OomScores => setting.default.split_whitespace().collect(),
+                | Kind::OomScores
+                | Kind::Primary => setting.default.split_whitespace().collect(),
                 _ => vec![setting.default],
             };
             assert_eq!(setting.parse(&words).as_deref(), Ok(setting.default), "{}", setting.name);

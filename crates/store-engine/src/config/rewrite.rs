@@ -68,6 +68,7 @@ fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
         words.chunks(len).map(|group| format!("{name} {}", group.join(" "))).collect::<Vec<_>>()
     };
     match setting.kind {
+        Kind::Primary if value.is_empty() => Vec::new(),
         Kind::Save if value.is_empty() => vec![format!("{name} \"\"")],
         Kind::Save => grouped(2),
         Kind::OutputLimits => grouped(4),

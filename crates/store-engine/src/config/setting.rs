@@ -45,6 +45,8 @@ pub enum Kind {
     OomScore,
     /// Three scores for the kernel's out-of-memory killer.
     OomScores,
+    /// Host and port of a primary, or `no one`.
+    Primary,
 }
 
 /// How a server may end, in the order in which they are told; `default` is none of the others.
@@ -152,6 +154,7 @@ impl Setting {
             Kind::Percentiles => return parse_percentiles(words),
             Kind::Shutdown => return parse_shutdown(words),
             Kind::OomScores => return parse_oom_scores(words),
+            Kind::Primary => return parse_primary(words),
             _ => {}
         }
         let [word] = words else { return Err("wrong number of arguments".to_owned()) };
@@ -308,6 +311,20 @@ fn parse_oom_scores(words: &[&str]) -> Result<String, String> {
         return Err(format!("Invalid oom-score-adj-values, {range}"));
     }
     Ok(words.join(" "))
+}
+
+fn parse_primary(words: &[&str]) -> Result<String, String> {
+    match separate(words).as_slice() {
+        [] => Ok(String::new()),
+        [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => {
+            Ok(String::new())
+        }
+        [host, port] => match port.parse::<u16>() {
+            Ok(port) => Ok(format!("{host} {port}")),
+            Err(_) => Err("Invalid master port".to_owned()),
+        },
+        _ => Err("wrong number of arguments".to_owned()),
+    }
 }
 
 fn parse_shutdown(words: &[&str]) -> Result<String, String> {

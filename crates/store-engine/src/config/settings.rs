@@ -13,6 +13,7 @@ pub use process::{
     ClientAuth, ListenSettings, OomMode, OomSettings, ProcessSettings, ShutdownOptions,
     Supervision, SystemLogSettings, TlsSettings,
 };
+pub use replication::ReplicaSettings;
 
 use store_script::LogLevel;
 use store_types::Limits;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub(crate) keys: KeySettings,
     /// How the server follows and is followed.
     pub replication: store_replica::Settings,
+    /// What concerns a replica alone.
+    pub replica: ReplicaSettings,
     /// `busy-reply-threshold`: how long a script runs before others are told that it does.
     pub busy_after_ms: u64,
 }
@@ -72,6 +75,8 @@ pub struct LogSettings {
 pub(crate) struct MemorySettings {
     /// `maxmemory`, 0 for no limit.
     pub(crate) max: usize,
+    /// `replica-ignore-maxmemory`.
+    pub(crate) replica_ignores_max: bool,
     pub(crate) eviction: EvictionSettings,
     /// `lfu-log-factor` and `lfu-decay-time`.
     pub(crate) lfu_log_factor: u32,
@@ -116,6 +121,7 @@ impl Settings {
             memory: MemorySettings::read(texts),
             keys: KeySettings::read(texts),
             replication: replication::read(texts),
+            replica: ReplicaSettings::read(texts),
             busy_after_ms: texts.number("busy-reply-threshold") as u64,
         }
     }
@@ -147,6 +153,7 @@ impl MemorySettings {
         let max = texts.size("maxmemory");
         Self {
             max,
+            replica_ignores_max: texts.is_on("replica-ignore-maxmemory"),
             eviction: EvictionSettings {
                 policy: Policy::named(texts.text("maxmemory-policy")),
                 samples: texts.size("maxmemory-samples"),

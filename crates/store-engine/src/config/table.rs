@@ -143,8 +143,8 @@ pub const SETTINGS: &[Setting] = &[
         .fixed()
         .hidden()
         .only_default("scripts have the functions of Redis 7.0 and no older ones"),
-    Setting::new("masterauth", Text, "").secret().inert(NO_REPLICATION),
-    Setting::new("masteruser", Text, "").secret().inert(NO_REPLICATION),
+    Setting::new("masterauth", Text, "").secret(),
+    Setting::new("masteruser", Text, "").secret(),
     Setting::new("maxclients", Integer(1, u32::MAX as i64), "10000"),
     Setting::new("maxmemory", Memory(0, i64::MAX), "0"),
     Setting::new("maxmemory-clients", MemoryOrPercent, "0"),
@@ -193,31 +193,23 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
     Setting::new("repl-disable-tcp-nodelay", YesNo, "no").inert(NO_REPLICATION),
     Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled")
-        .inert(NO_REPLICATION),
+        .inert("a replica keeps what arrives in a file until it is whole"),
     Setting::new("repl-diskless-sync", YesNo, "yes"),
     Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5"),
     Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0"),
     Setting::new("repl-ping-replica-period", Integer(1, i32::MAX as i64), "10")
         .alias("repl-ping-slave-period"),
     Setting::new("repl-timeout", Integer(1, i32::MAX as i64), "60"),
-    Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip").inert(NO_REPLICATION),
-    Setting::new("replica-announce-port", Integer(0, 65535), "0")
-        .alias("slave-announce-port")
-        .inert(NO_REPLICATION),
-    Setting::new("replica-announced", YesNo, "yes").inert(NO_REPLICATION),
+    Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip"),
+    Setting::new("replica-announce-port", Integer(0, 65535), "0").alias("slave-announce-port"),
+    Setting::new("replica-announced", YesNo, "yes"),
     Setting::new("replica-ignore-disk-write-errors", YesNo, "no").inert(NO_REPLICATION),
-    Setting::new("replica-ignore-maxmemory", YesNo, "yes")
-        .alias("slave-ignore-maxmemory")
-        .inert(NO_REPLICATION),
-    Setting::new("replica-lazy-flush", YesNo, "no").alias("slave-lazy-flush").inert(NO_REPLICATION),
-    Setting::new("replica-priority", Integer(0, i32::MAX as i64), "100")
-        .alias("slave-priority")
-        .inert(NO_REPLICATION),
-    Setting::new("replica-read-only", YesNo, "yes").alias("slave-read-only").inert(NO_REPLICATION),
-    Setting::new("replica-serve-stale-data", YesNo, "yes")
-        .alias("slave-serve-stale-data")
-        .inert(NO_REPLICATION),
-    Setting::new("replicaof", Text, "").alias("slaveof").fixed().only_default(NO_REPLICATION),
+    Setting::new("replica-ignore-maxmemory", YesNo, "yes").alias("slave-ignore-maxmemory"),
+    Setting::new("replica-lazy-flush", YesNo, "no").alias("slave-lazy-flush"),
+    Setting::new("replica-priority", Integer(0, i32::MAX as i64), "100").alias("slave-priority"),
+    Setting::new("replica-read-only", YesNo, "yes").alias("slave-read-only"),
+    Setting::new("replica-serve-stale-data", YesNo, "yes").alias("slave-serve-stale-data"),
+    Setting::new("replicaof", Primary, "").alias("slaveof").fixed(),
     Setting::new("requirepass", Text, "").secret(),
     Setting::new("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no")
         .inert("payloads are always looked through in full"),

@@ -169,7 +169,10 @@ fn look_and_make_room(db: &mut Keyspace, server: &mut ServerState) -> EvictionOu
     let memory_max = server.config.settings().memory.max;
     // While clients are paused the data stays as it is: someone may be copying it. While it is
     // loaded, what comes next in the file counts on what came before.
-    let is_held = server.is_paused() || server.gates & server_gate::LOADING != 0;
+    // On a replica the primary says what goes.
+    let is_held = server.is_paused()
+        || server.gates & server_gate::LOADING != 0
+        || db.is_replica() && server.config.settings().memory.replica_ignores_max;
     if memory_max == 0 || is_held {
         server.eviction.state = EvictionOutcome::Enough;
         server.eviction.enough_at = None;

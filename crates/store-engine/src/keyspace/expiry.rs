@@ -42,9 +42,9 @@ impl Keyspace {
         }
     }
 
-    /// Whether any key of any database will end.
+    /// Whether any key of any database will end, and is removed here when it does.
     pub(crate) fn has_volatile(&self) -> bool {
-        self.databases.iter().any(|table| table.volatile_len() > 0)
+        !self.is_replica && self.databases.iter().any(|table| table.volatile_len() > 0)
     }
 
     /// How long the keys of database `db` that end still have on average, in milliseconds: an

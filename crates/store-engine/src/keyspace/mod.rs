@@ -91,8 +91,10 @@ pub struct Keyspace {
     expiry_effort: usize,
     /// The mark of entries that the running snapshot has done with; without one, of all.
     mark: bool,
-    /// Keys that ended stay, unseen.
+    /// Keys that ended stay, unseen: clients are paused, or this is a replica.
     keeps_ended: bool,
+    is_paused: bool,
+    is_replica: bool,
     /// For the test that must notice it: changes save nothing first.
     #[cfg(test)]
     pub(crate) is_careless: bool,
@@ -155,6 +157,8 @@ impl Keyspace {
             expiry_effort: 1,
             mark: false,
             keeps_ended: false,
+            is_paused: false,
+            is_replica: false,
             #[cfg(test)]
             is_careless: false,
             #[cfg(test)]
@@ -190,9 +194,10 @@ impl Keyspace {
     }
 
     /// Whether a key that ends at `at_ms` has ended. While data is loaded none has: whether it
-    /// ended before the next change of it was decided when that change was made.
+    /// ended before the next change of it was decided when that change was made. On a replica the
+    /// primary decides.
     pub fn is_over(&self, at_ms: i64) -> bool {
-        at_ms <= self.now_ms as i64 && !self.loading
+        at_ms <= self.now_ms as i64 && !self.loading && !self.is_replica
     }
 
     /// Data is loaded from now on, or no more.
@@ -502,8 +507,20 @@ impl Keyspace {
     }
 
     /// While clients are paused, keys that ended are not shown but stay: the data does not change.
-    pub(crate) fn set_keeps_ended(&mut self, keeps_ended: bool) {
-        self.keeps_ended = keeps_ended;
+    pub(crate) fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.keeps_ended = self.is_paused || self.is_replica;
+    }
+
+    /// On a replica, keys that ended are not shown but stay until the primary removes them.
+    pub(crate) fn set_replica(&mut self, is_replica: bool) {
+        self.is_replica = is_replica;
+        self.keeps_ended = self.is_paused || self.is_replica;
+    }
+
+    /// Whether another server decides what these keys are.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.is_replica
     }
 
     /// Whether the key is there though it has ended.

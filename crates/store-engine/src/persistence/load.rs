@@ -45,10 +45,14 @@ impl std::error::Error for LoadFailure {}
 impl Engine {
     /// Forgets all keys and functions, on behalf of who loads them again. Nobody is told.
     pub fn forget_all(&mut self, now_us: u64) {
+        self.forget_all_freeing(now_us, Freeing::Now);
+    }
+
+    pub(crate) fn forget_all_freeing(&mut self, now_us: u64, freeing: Freeing) {
         self.keyspace.begin(now_us, 0);
         snapshot::stop_saving(&mut self.keyspace, &mut self.state, "all data is loaded again");
         for db in 0..self.keyspace.database_count() {
-            self.keyspace.flush(db, Freeing::Now);
+            self.keyspace.flush(db, freeing);
         }
         if let Some(interpreter) = self.state.scripting.interpreter.as_mut() {
             interpreter.flush_libraries();
@@ -116,19 +120,25 @@ impl Engine {
 
     /// All is loaded: clients are served, and keys whose end has come go.
     pub fn end_loading(&mut self, id: SessionId) {
+        self.end_reloading(id);
+        // What was loaded has been counted when it first ran.
+        let state = self.state_mut();
+        state.registry.reset_stats();
+        state.stats = Default::default();
+        self.keyspace_mut().stats = Default::default();
+        drop(self.take_written());
+    }
+
+    /// The same on a server that has served before: what it counted stays.
+    pub fn end_reloading(&mut self, id: SessionId) {
         self.close_session(id);
         let state = self.state_mut();
         state.persistence.loading = None;
         state.gates &= !server_gate::LOADING;
-        // What was loaded has been counted when it first ran.
-        state.registry.reset_stats();
-        state.stats = Default::default();
         state.eviction.look_again();
         let keyspace = self.keyspace_mut();
         keyspace.set_loading(false);
-        keyspace.stats = Default::default();
         keyspace.dirty = 0;
-        drop(self.take_written());
         self.units().clear();
     }
 

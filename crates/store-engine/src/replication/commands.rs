@@ -1,10 +1,13 @@
 //! Commands of replication. What they ask for is decided by the driver's machine; the session is
 //! held back until it has answered.
 
+use store_replica::{Address, FailoverPhase};
+
+use crate::commands::describe_client;
 use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
-use crate::replication::ReplicationRequest;
+use crate::replication::{ReplicationRequest, replica_info, role};
 use crate::session::{TimeoutReply, session_flag};
 
 pub(crate) const TABLE: &[Command] = &[
@@ -48,6 +51,10 @@ pub(crate) const TABLE: &[Command] = &[
 ];
 
 fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+    if let Some(link) = cx.server.replication.link.clone() {
+        replica_info::reply_role(cx, &link);
+        return Ok(());
+    }
     cx.reply.array(3);
     cx.reply.bulk(b"master");
     let facts = &cx.server.replication;
@@ -63,13 +70,49 @@ fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 }
 
 fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if is_word(request.arg(1), "NO") && is_word(request.arg(2), "ONE") {
-        cx.reply.ok();
+    if cx.server.replication.failover != FailoverPhase::None {
+        return Err(CommandError::text("ERR REPLICAOF not allowed while failing over."));
+    }
+    let primary = match is_word(request.arg(1), "NO") && is_word(request.arg(2), "ONE") {
+        true => None,
+        false if cx.session.has(session_flag::REPLICA) => {
+            return Err(CommandError::text("ERR Command is not valid when client is a replica."));
+        }
+        false => Some(primary_address(request)?),
+    };
+    if primary == cx.server.config.settings().replica.primary {
+        let text =
+            if primary.is_some() { "OK Already connected to specified master" } else { "OK" };
+        cx.reply.simple(text);
         return Ok(());
     }
-    integer_within(request.arg(2), 0, 65_535)
+    let told = primary.as_ref().map(|it| (it.host.as_str(), it.port));
+    // CONFIG REWRITE may follow in the same transaction; the rest is done behind the request.
+    role::set_primary(cx.server, told);
+    let by = describe_client(cx.server, cx.session, cx.db.now_ms());
+    let line = match told {
+        Some((host, port)) => format!("REPLICAOF {host}:{port} enabled (user request from '{by}')"),
+        None => format!("MASTER MODE enabled (user request from '{by}')"),
+    };
+    cx.server.effects.requests.push(ServerRequest::Log(line));
+    ask(cx, ReplicationRequest::Follow(primary));
+    cx.reply.ok();
+    if matches!(cx.caller, Caller::Transaction | Caller::Script) {
+        return Ok(());
+    }
+    // What it asks for next finds the new role.
+    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
+}
+
+fn primary_address(request: Request<'_>) -> Result<Address, CommandError> {
+    let port = integer_within(request.arg(2), 0, 65_535)
         .map_err(|_| CommandError::text("ERR Invalid master port"))?;
-    Err(CommandError::text("ERR This server cannot be a replica"))
+    let host = String::from_utf8(request.arg(1).to_vec()).ok();
+    let is_name =
+        |host: &String| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
+    let host = host.filter(is_name);
+    let host = host.ok_or(CommandError::text("ERR Invalid master host"))?;
+    Ok(Address { host, port: port as u16 })
 }
 
 fn replconf(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {

@@ -4,13 +4,21 @@ use std::fmt::{Result, Write};
 
 use store_replica::{FailoverPhase, ReplicaState};
 
+use super::replica_info::write_link;
 use super::{ReplicaFacts, ReplicationFacts};
 use crate::state::ServerState;
 
 /// Writes the section.
 pub(crate) fn write_section(server: &ServerState, text: &mut String) -> Result {
     let facts = &server.replication;
-    write!(text, "role:master\r\nconnected_slaves:{}\r\n", facts.replicas.len())?;
+    match &facts.link {
+        None => text.push_str("role:master\r\n"),
+        Some(link) => {
+            text.push_str("role:slave\r\n");
+            write_link(server, link, text)?;
+        }
+    }
+    write!(text, "connected_slaves:{}\r\n", facts.replicas.len())?;
     if server.config.settings().keys.replicas_min > 0 {
         write!(text, "min_slaves_good_slaves:{}\r\n", facts.good_replicas)?;
     }

@@ -8,8 +8,12 @@
 
 pub(crate) mod commands;
 mod info;
+mod link;
+pub(crate) mod replica_info;
+pub(crate) mod role;
 
-use store_replica::{FailoverPhase, History, ReplicaState, SyncCounts};
+pub use link::Applied;
+use store_replica::{Address, Facts, FailoverPhase, History, LinkPhase, ReplicaState, SyncCounts};
 use store_resp::{OwnedRequest, Request};
 
 pub(crate) use info::write_section as write_info;
@@ -18,7 +22,6 @@ use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::engine::Engine;
 use crate::session::{SessionId, session_flag};
-use crate::state::server_gate;
 
 /// What a session asks of replication. It is held back meanwhile, so that replies keep their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub enum ReplicationRequest {
         /// How many.
         count: usize,
     },
+    /// REPLICAOF this one; `None` for NO ONE.
+    Follow(Option<Address>),
 }
 
 /// The part of the stream that is kept.
@@ -70,6 +75,34 @@ pub struct ReplicaFacts {
     pub lag_seconds: u64,
 }
 
+/// The link to the primary, on a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Where the primary is.
+    pub host: String,
+    /// See above.
+    pub port: u16,
+    /// How far the link has come.
+    pub phase: LinkPhase,
+    /// Seconds since the primary was last heard of.
+    pub silent_seconds: u64,
+    /// Seconds since the stream is not followed; `None` while it is.
+    pub down_seconds: Option<u64>,
+    /// Bytes of the stream that have arrived.
+    pub read_offset: u64,
+    /// Bytes of the payload that have arrived.
+    pub received_bytes: u64,
+    /// How many it has, if the primary told.
+    pub payload_bytes: Option<u64>,
+}
+
+impl LinkFacts {
+    /// Whether the stream is followed.
+    pub fn is_linked(&self) -> bool {
+        self.phase == LinkPhase::Connected
+    }
+}
+
 /// What the driver tells: for INFO and ROLE, and for the gates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationFacts {
@@ -77,6 +110,10 @@ pub struct ReplicationFacts {
     pub history: Option<History>,
     /// The part of the stream that is kept, if it is.
     pub backlog: Option<BacklogFacts>,
+    /// What was applied of the primary's stream, for files; `None` on a primary.
+    pub applied: Option<Facts>,
+    /// Whom this server follows; `None` on a primary.
+    pub link: Option<LinkFacts>,
     /// Who follows.
     pub replicas: Vec<ReplicaFacts>,
     /// How many of them count for `min-replicas-to-write`.
@@ -91,6 +128,8 @@ pub struct ReplicationFacts {
     pub syncs: SyncCounts,
     /// Bytes of payloads and of the stream that were sent to replicas.
     pub sent_bytes: u64,
+    /// Bytes that came from the primary.
+    pub received_bytes: u64,
 }
 
 impl ReplicationFacts {
@@ -124,10 +163,11 @@ impl Engine {
 
     /// The facts were told: opens or shuts the gates that depend on them.
     pub fn follow_replication(&mut self) {
-        let wanted = self.state.config.settings().keys.replicas_min;
-        match wanted > self.state.replication.good_replicas {
-            true => self.state.gates |= server_gate::FEW_REPLICAS,
-            false => self.state.gates &= !server_gate::FEW_REPLICAS,
+        for (gate, is_shut) in role::gates(&self.state) {
+            match is_shut {
+                true => self.state.gates |= gate,
+                false => self.state.gates &= !gate,
+            }
         }
     }
 }

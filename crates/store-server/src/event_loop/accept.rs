@@ -10,6 +10,8 @@ impl EventLoop {
             match message {
                 Message::Stop(signal) => (self.is_stopping, self.stop_signal) = (true, signal),
                 Message::File(event) => self.persistence.handle_event(self.now_us / 1000, event),
+                Message::Resolved(resolved) => self.take_resolved(resolved),
+                Message::Payload(event) => self.replication.link.events.push(event),
                 Message::Attach(stream) => {
                     self.admit(|acceptor, admission| acceptor.attach(stream, admission));
                 }

@@ -53,7 +53,9 @@ impl EventLoop {
             ServerRequest::CloseAfterOutput(id) if self.clients.of(id).is_some() => {
                 self.clients.close_later(id.slot(), CloseState::AfterOutput);
             }
-            ServerRequest::Close(_) | ServerRequest::CloseAfterOutput(_) => {}
+            ServerRequest::Close(id) | ServerRequest::CloseAfterOutput(id) => {
+                self.close_killed_link(id);
+            }
             ServerRequest::Shutdown => (self.is_stopping, self.is_settled) = (true, true),
             ServerRequest::SaveStarted(job) => self.begin_save(*job),
             ServerRequest::SaveCancelled => _ = self.shared.generations.advance(),

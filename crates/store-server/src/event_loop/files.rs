@@ -42,6 +42,9 @@ impl EventLoop {
                 Err(reason) => return Ok(Err(reason)),
             }
         };
+        if let Some(history) = loaded.history {
+            self.restore_history(history);
+        }
         let now_ms = self.clock.now_us() / 1000;
         let opened = self.persistence.open(now_ms, &mut self.engine, loaded);
         self.write_notes();

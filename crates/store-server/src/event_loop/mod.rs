@@ -16,6 +16,8 @@ mod effects;
 mod ending;
 mod evict;
 mod files;
+mod link;
+mod peers;
 mod read;
 mod replicas;
 mod replicate;
@@ -39,12 +41,13 @@ pub(crate) use files::Ready;
 use crate::acceptor::{Acceptor, LISTENER_BASE};
 use crate::allocator::Allocator;
 use crate::clients::Clients;
-use crate::clock::{Clock, thread_cpu};
+use crate::clock::{Clock, Running, thread_cpu};
 use crate::freeing::FreeingThread;
 use crate::listen::Listener;
+use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
-use crate::persistence::{FileEvent, Loader, Persistence};
-use crate::replication::{ReplicationDriver, tell_facts};
+use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
+use crate::replication::{IncomingEvent, ReplicationDriver, tell_facts};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -70,12 +73,18 @@ pub(crate) enum Message {
     Attach(UnixStream),
     /// Something became of a file.
     File(FileEvent),
+    /// The name of a peer was looked up.
+    Resolved(Resolved),
+    /// Something became of the payload that a primary sends.
+    Payload(IncomingEvent),
 }
 
 /// What the loop shares with its handle and its helpers.
 pub(crate) struct Shared {
     pub(crate) sockets: Sockets,
     pub(crate) waker: Arc<Waker>,
+    /// By which threads tell the loop what they found.
+    pub(crate) mailbox: Mailbox,
     pub(crate) generations: Generations,
     pub(crate) is_forced: Arc<AtomicBool>,
     pub(crate) allocator: Arc<dyn Allocator>,
@@ -116,6 +125,10 @@ pub(crate) struct EventLoop {
     replication: ReplicationDriver,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
+    /// Connections to other servers.
+    peers: Peers,
+    /// A clock that nobody sets, for their time-outs.
+    running: Running,
     shared: Shared,
     is_stopping: bool,
     /// Whether it goes on only until a rewrite has ended, and has said so.
@@ -164,6 +177,8 @@ impl EventLoop {
             persistence,
             replication,
             failure: None,
+            peers: Peers::new(shared.mailbox.clone()),
+            running: Running::begin(),
             shared,
             is_stopping: false,
             waits_for_rewrite: false,
@@ -186,6 +201,7 @@ impl EventLoop {
             let _ = ready.send(Err(StartError::Data(reason)));
             return Ok(());
         }
+        self.follow_configured();
         let _ = ready.send(Ok(()));
         while !self.is_stopping || !self.may_end() {
             self.serve(&mut events, self.sleep_max())?;
@@ -258,10 +274,12 @@ impl EventLoop {
         let files_at = self.persistence.wakes_at_ms();
         let accept_at = self.acceptor.wakes_at_ms();
         let shrink_at = self.shrinking.next_at_ms();
-        let replicas_at = self.replication.wakes_in_ms().map(|wait_ms| now_ms + wait_ms);
-        let moments = [engine_at, check_at, files_at, accept_at, shrink_at, replicas_at];
-        let wake_at = moments.into_iter().flatten().min()?;
-        Some(Duration::from_millis(wake_at.saturating_sub(now_ms)))
+        let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
+        let wake_at = moments.into_iter().flatten().min();
+        let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
+        let waits = [by_wall_clock, self.peers_wait_ms(), self.replication.wakes_in_ms()];
+        let wait_ms = waits.into_iter().flatten().min()?;
+        Some(Duration::from_millis(wait_ms))
     }
 
     fn turn(&mut self, events: &Events) {
@@ -280,6 +298,7 @@ impl EventLoop {
         for event in events {
             match event.token() {
                 WAKER => self.take_messages(),
+                Token(index) if index >= PEER_BASE => self.take_peer_event(event),
                 Token(index) if index >= LISTENER_BASE => {
                     self.admit(|acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
                 }
@@ -305,6 +324,8 @@ impl EventLoop {
             self.engine.tick(self.now_us);
             self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
+        self.check_peers();
+        self.turn_link();
         self.check_acceptor();
         self.check_clients(self.now_us / 1000);
         loop {

@@ -56,6 +56,12 @@ impl EventLoop {
             }
             ReplicationRequest::Shutdown => return self.end_after_replicas(Some(id)),
             ReplicationRequest::AbortShutdown => return self.abort_ending(id),
+            ReplicationRequest::Follow(primary) => {
+                self.engine.resume_session(id);
+                self.follow(primary);
+                tell_facts(&self.replication, &mut self.engine);
+                return;
+            }
             ReplicationRequest::Replconf(request) => {
                 machine.handle_replconf(now, session, request.as_request());
             }
@@ -97,7 +103,7 @@ impl EventLoop {
 
     /// The settings changed.
     pub(super) fn set_replication(&mut self) {
-        let settings = settings_of(self.engine.config());
+        let settings = settings_of(&self.engine);
         if settings != *self.replication.machine.settings() {
             self.replication.machine.set_settings(settings);
             tell_facts(&self.replication, &mut self.engine);
@@ -142,9 +148,6 @@ impl EventLoop {
             Output::PauseWrites | Output::Unpause | Output::WaitUntil(_) => {}
         }
     }
-
-    /// What is asked for on behalf of the link to a primary, which nobody can ask for yet.
-    fn do_link_output(&mut self, _output: Output) {}
 
     fn close_replica(&mut self, session: store_replica::SessionId, reason: CloseReason) {
         let Some(id) = self.replication.session(session) else { return };

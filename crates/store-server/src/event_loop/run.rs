@@ -214,6 +214,8 @@ impl EventLoop {
             messages: &self.messages,
             clock: &self.clock,
             persistence: &mut self.persistence,
+            running: self.running,
+            peers: &mut self.peers,
             replication: &mut self.replication,
             may_write: true,
             is_stopping: &mut self.is_stopping,
@@ -222,7 +224,12 @@ impl EventLoop {
             scratch: None,
         };
         let outcome = self.engine.execute_with(self.now_us, id, request, &mut busy_loop);
+        let was_busy = busy_loop.scratch.is_some();
         self.follow_acceptor();
+        if was_busy {
+            // The system tells each event once, and told these while the script ran.
+            self.peers.look_everywhere(self.poll.registry(), self.running.millis());
+        }
         outcome
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Append {
     file: AppendFile,
     /// The base being written.
     base: Option<BaseWriter>,
+    /// Whether nothing is appended whatever the settings say: all data is about to be replaced.
+    is_held: bool,
     pub(super) notes: Vec<(LogLevel, String)>,
 }
 
@@ -49,6 +51,7 @@ impl Append {
             file: AppendFile::new(disk.clone(), settings(config)),
             disk,
             base: None,
+            is_held: false,
             notes: Vec::new(),
         }
     }
@@ -164,9 +167,17 @@ impl Append {
 
     /// Turns the file on or off, as the settings now say.
     pub(super) fn apply_settings(&mut self, now_ms: u64, engine: &mut Engine) {
-        self.file.apply(now_ms, settings(engine.config()));
+        let mut settings = settings(engine.config());
+        settings.is_wanted &= !self.is_held;
+        self.file.apply(now_ms, settings);
         self.drive(now_ms, engine);
         self.tell(engine);
+    }
+
+    /// Appends nothing until all data has been replaced; then the file begins anew.
+    pub(super) fn hold(&mut self, now_ms: u64, engine: &mut Engine, is_held: bool) {
+        self.is_held = is_held;
+        self.apply_settings(now_ms, engine);
     }
 
     /// Writes all that waits, whatever the policy.

@@ -129,6 +129,11 @@ pub(crate) fn resume(
     }
 }
 
+/// A life begins while the server runs.
+pub(super) fn begin(disk: &dyn Disk, dir: &Path, life: &Life) -> io::Result<()> {
+    write(disk, dir, &Mark { life: life.clone(), end: None })
+}
+
 /// A full disk takes no mark, but the old one must not be believed again.
 pub(super) fn forget(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     match disk.remove(&dir.join(NAME)) {

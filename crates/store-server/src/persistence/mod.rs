@@ -142,6 +142,33 @@ impl Persistence {
         }
     }
 
+    /// A primary's data is about to replace all data: nothing of that is appended.
+    pub(crate) fn hold_append(&mut self, now_ms: u64, engine: &mut Engine) {
+        self.append.hold(now_ms, engine, true);
+    }
+
+    /// All data was replaced: the append-only file begins anew, with all of it.
+    pub(crate) fn resume_append(&mut self, now_ms: u64, engine: &mut Engine) {
+        self.append.hold(now_ms, engine, false);
+    }
+
+    /// The data is not what it was, and the engine calls it another incarnation: so does the next
+    /// start. Where that cannot be written, no start continues either of them.
+    pub(crate) fn begin_life(&mut self, engine: &Engine) {
+        let Some(life) = &mut self.life else { return };
+        life.incarnation.clone_from(&engine.state().identity.incarnation);
+        (life.served_ms, life.history) = (0, History::Unknown);
+        self.running = Running::begin();
+        let dir = dir(engine.config());
+        let begun = life::begin(&*self.disk, &dir, life);
+        if begun.is_err()
+            && let Err(error) = life::forget(&*self.disk, &dir)
+        {
+            let line = format!("cannot write in {}: {error}", dir.display());
+            self.notes.push((LogLevel::Warning, line));
+        }
+    }
+
     /// Data is there: files are opened for what follows. Fails with what is to be told.
     pub(crate) fn open(
         &mut self,

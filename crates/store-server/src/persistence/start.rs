@@ -12,12 +12,15 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId};
+use store_engine::{
+    Config, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId, fact,
+};
 use store_persist::aof::{
     AofError, CommandReader, Layout, Manifest, Part, PlanError, is_snapshot, make_plan,
 };
 use store_persist::disk::Disk;
 use store_persist::rdb::{FileReader, RdbError};
+use store_replica::{Facts, ReplicationId};
 
 use super::delay::KeyDelay;
 use super::{layout, snapshot_path};
@@ -46,6 +49,10 @@ pub(crate) struct Loaded {
     pub(crate) manifest: Manifest,
     /// Whether there was anything.
     pub(crate) has_data: bool,
+    /// Which history of replication a snapshot says that it is of.
+    pub(crate) history: Option<Facts>,
+    /// The database that the stream behind a primary's payload has selected.
+    pub(crate) stream_db: usize,
 }
 
 /// Loads files one after the other.
@@ -56,6 +63,12 @@ pub(crate) struct Loader {
     current: Option<Current>,
     session: Option<SessionId>,
     is_aof: bool,
+    /// Whether a primary sent it, to a server that serves already.
+    is_payload: bool,
+    /// Whether keys that are over are loaded: whoever removes them says so.
+    keeps_ended: bool,
+    stream_db: usize,
+    history: Option<Facts>,
     may_cut: bool,
     total_bytes: u64,
     done_bytes: u64,
@@ -118,6 +131,29 @@ impl Loader {
         Ok(loader)
     }
 
+    /// Loads what a primary sent, into a server that serves already. Fails with what to tell when
+    /// the file is not what it should be; nothing was changed then.
+    pub(crate) fn of_payload(
+        disk: Arc<dyn Disk>,
+        engine: &Engine,
+        path: &Path,
+        len: u64,
+    ) -> Result<Self, String> {
+        let mut loader = Self::of_nothing(disk, engine.config());
+        (loader.is_payload, loader.keeps_ended, loader.total_bytes) = (true, true, len);
+        let name = path.display().to_string();
+        let part = Part { path: path.to_owned(), name, len, is_last: true, before: Vec::new() };
+        loader.current = Some(loader.open(part, engine)?);
+        Ok(loader)
+    }
+
+    /// Nothing more is loaded; what was is for the caller to forget.
+    pub(crate) fn give_up(&self, engine: &mut Engine) {
+        if let Some(session) = self.session {
+            engine.end_reloading(session);
+        }
+    }
+
     fn of_nothing(disk: Arc<dyn Disk>, config: &Config) -> Self {
         Self {
             disk,
@@ -126,6 +162,10 @@ impl Loader {
             current: None,
             session: None,
             is_aof: false,
+            is_payload: false,
+            keeps_ended: config.settings().replica.primary.is_some(),
+            stream_db: 0,
+            history: None,
             may_cut: config.settings().append.may_cut,
             total_bytes: 0,
             done_bytes: 0,
@@ -179,7 +219,8 @@ impl Loader {
             };
             let is_over = match &mut current.content {
                 Content::Snapshot(file, report) => {
-                    let options = LoadOptions { keeps_ended: self.is_aof, merges: false };
+                    let keeps_ended = self.is_aof || self.keeps_ended;
+                    let options = LoadOptions { keeps_ended, merges: false };
                     engine
                         .load_records(began_us, file, slice_len, options, report)
                         .map_err(|error| rdb_advice(&current.part.path, &error))?
@@ -240,6 +281,8 @@ impl Loader {
         match content {
             Content::Snapshot(file, report) => {
                 self.keys += report.keys;
+                self.stream_db = number(&report, fact::STREAM_DB).unwrap_or(0) as usize;
+                self.history = history(&report).filter(|_| !self.is_aof);
                 if !self.is_aof {
                     self.done_bytes += part.len;
                     return None;
@@ -323,22 +366,43 @@ impl Loader {
     }
 
     fn finish(&mut self, engine: &mut Engine, session: SessionId, now_us: u64) -> Loaded {
-        engine.end_loading(session);
+        match self.is_payload {
+            true => engine.end_reloading(session),
+            false => engine.end_loading(session),
+        }
         if self.total_bytes > 0 {
             let seconds = (now_us - self.started_us) as f64 / 1e6;
-            let from = if self.is_aof { "append only file" } else { "disk" };
+            let from = match (self.is_aof, self.is_payload) {
+                (true, _) => "append only file",
+                (_, true) => "master",
+                _ => "disk",
+            };
             let (keys, requests) = (self.keys, self.requests);
             self.notes.push((
                 LogLevel::Notice,
                 format!("DB loaded from {from}: {seconds:.3} seconds, {keys} keys and {requests} requests"),
             ));
         }
-        Loaded { manifest: std::mem::take(&mut self.manifest), has_data: self.total_bytes > 0 }
+        let manifest = std::mem::take(&mut self.manifest);
+        let has_data = self.total_bytes > 0;
+        Loaded { manifest, has_data, stream_db: self.stream_db, history: self.history }
     }
 
     fn warn(&mut self, line: String) {
         self.notes.push((LogLevel::Warning, line));
     }
+}
+
+/// Which history of replication the snapshot is of, if it says so.
+fn history(report: &LoadReport) -> Option<Facts> {
+    let id = ReplicationId::parse(report.facts.get(fact::REPLICATION_ID)?)?;
+    let (offset, db) = (number(report, fact::OFFSET)?, number(report, fact::STREAM_DB)?);
+    Some(Facts { id, offset, db: usize::try_from(db).ok()? })
+}
+
+fn number(report: &LoadReport, name: &str) -> Option<u64> {
+    let number = store_resp::parse_integer(report.facts.get(name)?)?;
+    u64::try_from(number).ok()
 }
 
 fn request_advice(path: &Path, offset: u64, failure: &LoadFailure) -> String {

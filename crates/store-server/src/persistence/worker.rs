@@ -31,9 +31,13 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A loop that is gone does not want to know.
     pub(crate) fn tell(&self, event: FileEvent) {
-        if self.messages.send(Message::File(event)).is_ok() {
+        self.post(Message::File(event));
+    }
+
+    /// A loop that is gone does not want to know.
+    pub(crate) fn post(&self, message: Message) {
+        if self.messages.send(message).is_ok() {
             let _ = self.waker.wake();
         }
     }

@@ -1,7 +1,7 @@
 //! What the engine is told: for INFO and ROLE, for WAIT in a transaction, and for the gates.
 
-use store_engine::{BacklogFacts, Engine, ReplicaFacts, ReplicationFacts};
-use store_replica::{Moment, Replica, ReplicaState};
+use store_engine::{BacklogFacts, Engine, LinkFacts, ReplicaFacts, ReplicationFacts};
+use store_replica::{Address, Moment, Replica, ReplicaState, Role};
 
 use super::{Payload, ReplicationDriver};
 
@@ -18,9 +18,41 @@ pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
     facts.is_ending = driver.ending.is_some();
     facts.failover = machine.failover_phase();
     facts.syncs = machine.sync_counts();
+    facts.applied = machine.facts().filter(|_| !machine.is_primary());
+    tell_link(driver, now, facts);
     tell_replicas(driver, now, facts);
     engine.follow_replication();
     engine.set_feeding_stream(machine.is_primary() && machine.backlog().is_some());
+}
+
+/// The name of the primary is told once.
+fn tell_link(driver: &ReplicationDriver, now: Moment, facts: &mut ReplicationFacts) {
+    let machine = &driver.machine;
+    let Some(phase) = machine.link_phase() else {
+        facts.link = None;
+        return;
+    };
+    let link = match &mut facts.link {
+        Some(link) if machine.follows(&link.host, link.port) => link,
+        told => {
+            let Role::Replica(Address { host, port }) = machine.role() else { return };
+            told.insert(LinkFacts {
+                host,
+                port,
+                phase,
+                silent_seconds: 0,
+                down_seconds: None,
+                read_offset: 0,
+                received_bytes: 0,
+                payload_bytes: None,
+            })
+        }
+    };
+    link.phase = phase;
+    link.silent_seconds = machine.link_silence(now).unwrap_or_default().as_secs();
+    link.down_seconds = machine.link_down_for(now).map(|down| down.as_secs());
+    link.read_offset = machine.read_offset();
+    link.received_bytes = driver.link.incoming.as_ref().map_or(0, |it| it.received());
 }
 
 /// Names of replicas are told once: what changes in every turn are numbers.

@@ -5,6 +5,7 @@ use store_engine::{Engine, LogLevel, SessionId};
 use store_replica::{CloseReason, Event, ReplicaState};
 
 use super::ReplicationDriver;
+use super::link_log::link_words;
 
 /// The line for an event, if it is worth one.
 pub(crate) fn words(driver: &ReplicationDriver, event: &Event) -> Option<(LogLevel, String)> {
@@ -35,7 +36,7 @@ pub(crate) fn words(driver: &ReplicationDriver, event: &Event) -> Option<(LogLev
             LogLevel::Warning,
             format!("Replica {} confirms more than there is; ignored", name(session)),
         )),
-        _ => None,
+        _ => link_words(event),
     }
 }
 

@@ -8,6 +8,9 @@
 //! (`event_loop/replicate.rs`).
 
 mod facts;
+mod incoming;
+mod link;
+mod link_log;
 mod log;
 mod payload;
 mod settings;
@@ -23,6 +26,8 @@ use store_resp::Request;
 
 use crate::clock::Running;
 pub(crate) use facts::tell_facts;
+pub(crate) use incoming::{Incoming, IncomingEvent};
+use link::Link;
 pub(crate) use log::{closing_words, words};
 pub(crate) use payload::{Next, Payload, PayloadJob};
 pub(crate) use settings::settings_of;
@@ -40,6 +45,8 @@ pub(crate) struct Ending {
 /// One server's replication, as the loop drives it.
 pub(crate) struct ReplicationDriver {
     pub(crate) machine: Replication,
+    /// The connection to the primary, on a replica.
+    pub(crate) link: Link,
     running: Running,
     /// When the machine wants to hear of time.
     wakes_at: Option<Moment>,
@@ -68,9 +75,10 @@ impl ReplicationDriver {
     /// A primary that nobody follows.
     pub(crate) fn new(engine: &Engine) -> io::Result<Self> {
         let secrets = secrets()?;
-        let (running, settings) = (Running::begin(), settings_of(engine.config()));
+        let (running, settings) = (Running::begin(), settings_of(engine));
         Ok(Self {
             machine: Replication::new(Moment::from_ms(running.millis()), settings, secrets),
+            link: Link::default(),
             running,
             wakes_at: None,
             sessions: BTreeMap::new(),
@@ -157,7 +165,7 @@ impl ReplicationDriver {
 
     /// Whether a turn is wanted at once.
     pub(crate) fn is_busy(&self) -> bool {
-        self.has_more || self.payload.as_ref().is_some_and(Payload::is_busy)
+        self.has_more || self.link.is_busy() || self.payload.as_ref().is_some_and(Payload::is_busy)
     }
 
     /// Feeds the stream with what was written. Does nothing while nobody could ask for it; on a

@@ -53,10 +53,8 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("module|unload", NO_MODULES),
     ("readonly", NO_CLUSTER),
     ("readwrite", NO_CLUSTER),
-    ("replicaof", Partial("NO ONE only; the server cannot be a replica")),
     ("restore-asking", Partial("the same as RESTORE, as there are no slots")),
     ("script|debug", Partial("NO only; there is no debugger")),
-    ("slaveof", Partial("NO ONE only; the server cannot be a replica")),
     ("unlink", Partial("the same as DEL: large values are freed at once")),
     ("|help", OWN_WORDS),
 ];

@@ -23,6 +23,7 @@ pub(super) enum ClientType {
 impl ClientType {
     pub(super) fn of(session: &Session) -> Self {
         match session.flags {
+            flags if flags & session_flag::PRIMARY_LINK != 0 => Self::Primary,
             flags if flags & session_flag::REPLICA != 0 => Self::Replica,
             flags if flags & session_flag::SUBSCRIBED != 0 => Self::PubSub,
             _ => Self::Normal,
@@ -125,6 +126,7 @@ fn flags(session: &Session) -> String {
     let broadcasts = tracking.is_some_and(|held| held.mode == TrackingMode::Broadcast);
     let letters = [
         (session.has(session_flag::REPLICA), 'S'),
+        (session.has(session_flag::PRIMARY_LINK), 'M'),
         (session.has(session_flag::MONITOR), 'O'),
         (session.has(session_flag::SUBSCRIBED), 'P'),
         (session.has(session_flag::IN_MULTI), 'x'),

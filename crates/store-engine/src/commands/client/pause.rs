@@ -37,7 +37,7 @@ pub(super) fn client_unpause(cx: &mut Context<'_>, _: Request<'_>) -> CommandRes
 /// Requests are held back from now on, and keys that end stay.
 pub(crate) fn begin_pause(db: &mut Keyspace, server: &mut ServerState) {
     server.gates |= server_gate::PAUSED;
-    db.set_keeps_ended(true);
+    db.set_paused(true);
 }
 
 /// Lets the sessions that were held back go on.
@@ -46,7 +46,7 @@ pub(crate) fn end_pause(db: &mut Keyspace, server: &mut ServerState) {
     if server.holds_writes {
         return;
     }
-    db.set_keeps_ended(false);
+    db.set_paused(false);
     server.gates &= !server_gate::PAUSED;
     for id in std::mem::take(&mut server.postponed) {
         if let Some(session) = server.sessions.get_mut(id) {

@@ -2,13 +2,44 @@
 
 use std::time::Duration;
 
-use store_replica::{BlockSize, LoadMode, Login, OutputLimit, Settings};
+use store_replica::{Address, BlockSize, LoadMode, Login, OutputLimit, Settings};
 
 use super::super::Texts;
 use super::OutputLimits;
 
 /// A backlog is never smaller than this, as in Redis.
 const BACKLOG_MIN: usize = 16 * 1024;
+
+/// What concerns a replica, beside what its machine takes.
+#[derive(Clone, Debug)]
+pub struct ReplicaSettings {
+    /// `replicaof`: whom the server follows.
+    pub primary: Option<Address>,
+    /// `replica-serve-stale-data`.
+    pub(crate) serves_stale: bool,
+    /// `replica-lazy-flush`.
+    pub(crate) lazy_flush: bool,
+    /// `replica-priority`.
+    pub(crate) priority: u32,
+    /// `replica-announced`.
+    pub(crate) is_announced: bool,
+}
+
+impl ReplicaSettings {
+    pub(super) fn read(texts: &Texts) -> Self {
+        let primary = texts.text("replicaof").split_once(' ').map(|(host, port)| Address {
+            host: host.to_owned(),
+            port: port.parse().expect("a port is kept as a number"),
+        });
+        Self {
+            primary,
+            serves_stale: texts.is_on("replica-serve-stale-data"),
+            lazy_flush: texts.is_on("replica-lazy-flush"),
+            priority: texts.number("replica-priority") as u32,
+            is_announced: texts.is_on("replica-announced"),
+        }
+    }
+}
 
 /// All settings of replication, as its machine takes them.
 pub(super) fn read(texts: &Texts) -> Settings {
@@ -38,10 +69,8 @@ pub(super) fn read(texts: &Texts) -> Settings {
             "swapdb" => LoadMode::Swap,
             _ => LoadMode::Spool,
         },
-        listening_port: match texts.number("replica-announce-port") {
-            0 => texts.number("port") as u16,
-            port => port as u16,
-        },
+        // Zero is the port that the server listens on.
+        listening_port: texts.number("replica-announce-port") as u16,
         announce_ip: text("replica-announce-ip"),
         login: password
             .map(|password| Login { user: text("masteruser"), password: password.into_bytes() }),

@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::keyspace::{Keyspace, SnapshotForm, SnapshotKind, SnapshotTurn};
 use crate::state::ServerState;
 
-/// Facts in a file that are ours: who wrote it, and what is known of the data's history.
+/// Facts in a file: who wrote it, and what is known of the data's history.
 pub mod fact {
     /// Version of the program.
     pub const VERSION: &str = "tenure-ver";
@@ -33,6 +33,12 @@ pub mod fact {
     pub const INCARNATION: &str = "tenure-incarnation";
     /// `complete` or `unknown`, as INFO tells.
     pub const HISTORY: &str = "tenure-history";
+    /// The history of replication that the data is of, as Redis calls it.
+    pub const REPLICATION_ID: &str = "repl-id";
+    /// How many bytes of it.
+    pub const OFFSET: &str = "repl-offset";
+    /// The database that its stream has selected there.
+    pub const STREAM_DB: &str = "repl-stream-db";
 }
 
 impl Engine {
@@ -62,11 +68,8 @@ impl Engine {
     /// What the payload of a full sync begins with. `facts` say of which history it is.
     pub fn payload_head(&self, facts: Facts, content: SnapshotContent) -> Head {
         let mut head = head(&self.keyspace, &self.state, false);
-        head.facts.extend([
-            ("repl-stream-db".to_owned(), facts.db.to_string().into_bytes()),
-            ("repl-id".to_owned(), facts.id.as_str().as_bytes().to_vec()),
-            ("repl-offset".to_owned(), facts.offset.to_string().into_bytes()),
-        ]);
+        head.facts.retain(|(name, _)| !name.starts_with("repl-"));
+        head.facts.extend(history_facts(facts));
         if content == SnapshotContent::Nothing {
             head.functions.clear();
         }
@@ -78,6 +81,15 @@ impl Engine {
     pub fn snapshot_head(&self, is_aof_base: bool) -> Head {
         head(&self.keyspace, &self.state, is_aof_base)
     }
+}
+
+/// Which history the data is of, and how much of it.
+fn history_facts(facts: Facts) -> [(String, Vec<u8>); 3] {
+    [
+        (fact::STREAM_DB.to_owned(), facts.db.to_string().into_bytes()),
+        (fact::REPLICATION_ID.to_owned(), facts.id.as_str().as_bytes().to_vec()),
+        (fact::OFFSET.to_owned(), facts.offset.to_string().into_bytes()),
+    ]
 }
 
 fn start(db: &mut Keyspace, server: &ServerState, kind: SnapshotKind, form: SnapshotForm) -> bool {
@@ -105,13 +117,16 @@ fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
         (fact::INCARNATION, identity.incarnation.clone()),
         (fact::HISTORY, history.to_owned()),
     ];
+    let facts = facts.map(|(name, value)| (name.to_owned(), value.into_bytes())).into_iter();
+    // What follows in an append-only file is behind this.
+    let applied = server.replication.applied.filter(|_| !is_aof_base);
     let libraries = server.scripting.interpreter().into_iter().flat_map(|lua| lua.libraries());
     Head {
         options: WriteOptions {
             compresses: server.config.settings().snapshot.compresses,
             checksums: server.config.settings().snapshot.checksums,
         },
-        facts: facts.map(|(name, value)| (name.to_owned(), value.into_bytes())).into(),
+        facts: facts.chain(applied.into_iter().flat_map(history_facts)).collect(),
         functions: libraries.map(|library| library.code().to_vec()).collect(),
     }
 }

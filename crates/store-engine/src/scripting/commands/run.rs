@@ -221,6 +221,9 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         if command.has(NO_SCRIPT) && !is_let {
             return Err(CommandError::text("ERR This Redis command is not allowed from script"));
         }
+        if self.cx.server.gates & server_gate::STALE != 0 && !command.has(STALE) {
+            return Err(CommandError::text("ERR Can not execute the command on a stale replica"));
+        }
         if self.cx.session.has(session_flag::RESTRICTED) {
             self.as_script(row, |cx| acl::check_scripted(cx, request))?;
         }

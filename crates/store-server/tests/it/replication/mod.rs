@@ -3,5 +3,6 @@
 mod link;
 mod peers;
 mod primary;
+mod replica;
 mod support;
 mod waiting;

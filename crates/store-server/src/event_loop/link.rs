@@ -1,0 +1,382 @@
+//! The link to a primary in a turn of the loop: bytes are read, the stream is applied, a payload is
+//! loaded in slices. The machine says what is wanted.
+
+use std::io;
+
+use store_engine::{LogLevel, Origin, SessionId};
+use store_replica::{Address, Facts, LinkPhase, Output, Role, Transaction, asks_for_ack};
+
+use super::EventLoop;
+use crate::peers::{PeerEvent, PeerRead, Target};
+use crate::persistence::{Loader, Step, dir};
+use crate::replication::{Incoming, IncomingEvent};
+
+/// Read at once from the primary.
+const READ_LEN: usize = 64 * 1024;
+/// What a turn may spend on the link: clients wait for it.
+const LINK_US_MAX: u64 = 2000;
+/// Requests of the stream between two looks at the clock.
+const APPLIED_MAX: usize = 64;
+
+impl EventLoop {
+    /// The settings say whom to follow from the start.
+    pub(super) fn follow_configured(&mut self) {
+        if let Some(primary) = self.engine.config().settings().replica.primary.clone() {
+            self.follow(Some(primary));
+        }
+    }
+
+    /// The data was loaded from a snapshot that says of which history it is: a replica asks its
+    /// primary to go on from there.
+    pub(super) fn restore_history(&mut self, history: Facts) {
+        if let Some(primary) = self.engine.config().settings().replica.primary.clone() {
+            let now = self.replication.now();
+            self.replication.machine.restore(now, history, &Role::Replica(primary));
+        }
+    }
+
+    /// REPLICAOF.
+    pub(super) fn follow(&mut self, primary: Option<Address>) {
+        let now = self.replication.now();
+        match primary {
+            Some(primary) => _ = self.replication.machine.follow(now, primary),
+            None => self.replication.machine.promote(now),
+        }
+        self.carry_out();
+    }
+
+    /// One pass for the link, before what requests caused is done.
+    pub(super) fn turn_link(&mut self) {
+        self.take_peer_events();
+        if self.replication.link.is_idle() {
+            return;
+        }
+        for event in std::mem::take(&mut self.replication.link.events) {
+            self.take_payload_event(event);
+        }
+        if self.replication.link.loader.is_some() {
+            self.load_slice();
+        }
+        self.read_link();
+        self.take_peer_events();
+    }
+
+    fn take_peer_events(&mut self) {
+        while let Some(event) = self.peers.poll_event() {
+            let now = self.replication.now();
+            match event {
+                PeerEvent::Opened(id) if Some(id) == self.replication.link.peer => {
+                    self.log(LogLevel::Notice, "Non blocking connect for SYNC fired the event.");
+                    self.replication.machine.handle_link_up(now);
+                }
+                PeerEvent::Closed(id, error) if Some(id) == self.replication.link.peer => {
+                    self.link_lost(&error);
+                }
+                _ => {}
+            }
+            self.carry_out();
+        }
+    }
+
+    fn link_lost(&mut self, error: &io::Error) {
+        match self.replication.machine.link_phase() {
+            Some(LinkPhase::Connected) => {
+                self.log(LogLevel::Warning, "Connection with master lost.");
+                self.log(LogLevel::Notice, "Caching the disconnected master state.");
+            }
+            _ => {
+                let line = format!("Error condition on socket for SYNC: {error}");
+                self.log(LogLevel::Warning, &line);
+            }
+        }
+        self.close_link();
+        let now = self.replication.now();
+        self.replication.machine.handle_link_down(now);
+        self.carry_out();
+    }
+
+    /// CLIENT KILL, for the session that applies the stream. The link is opened again.
+    pub(super) fn close_killed_link(&mut self, id: SessionId) {
+        if self.replication.link.session == Some(id) {
+            self.link_lost(&io::Error::other("closed by CLIENT KILL"));
+        }
+    }
+
+    /// The connection and the session that applied its stream go, with half a transaction.
+    fn close_link(&mut self) {
+        if let Some(peer) = self.replication.link.peer.take() {
+            self.peers.close(self.poll.registry(), peer);
+        }
+        if let Some(session) = self.replication.link.session.take() {
+            self.engine.close_session(session);
+        }
+    }
+
+    /// Does what the machine asks for on behalf of the link.
+    pub(super) fn do_link_output(&mut self, output: Output) {
+        match output {
+            Output::Become(role) => self.change_role(role),
+            Output::Dial(address) => self.dial_primary(&address),
+            Output::LinkSend(bytes) => {
+                if let Some(peer) = self.replication.link.peer {
+                    self.peers.send(self.poll.registry(), peer, &bytes);
+                }
+            }
+            Output::LinkClose => self.close_link(),
+            Output::Payload(bytes) => self.take_payload(bytes),
+            Output::Load => match &self.replication.link.incoming {
+                Some(incoming) => incoming.finish(),
+                None => self.payload_failed("the payload is empty"),
+            },
+            Output::DropPayload => self.drop_payload(),
+            Output::Linked { db } => self.open_link_session(db),
+            _ => {}
+        }
+    }
+
+    fn change_role(&mut self, role: Role) {
+        match role {
+            Role::Replica(primary) => self.engine.become_replica(&primary.host, primary.port),
+            Role::Primary => {
+                self.engine.become_primary();
+                self.begin_incarnation();
+            }
+        }
+    }
+
+    /// What was acknowledged before may be missing from here on: elections are told so, and so is
+    /// the next start.
+    fn begin_incarnation(&mut self) {
+        self.engine.begin_incarnation();
+        self.persistence.begin_life(&self.engine);
+    }
+
+    fn dial_primary(&mut self, primary: &Address) {
+        self.close_link();
+        self.log(LogLevel::Notice, &format!("Connecting to MASTER {primary}"));
+        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync started");
+        let timeout = self.replication.machine.settings().timeout;
+        let target = Target { host: &primary.host, port: primary.port, timeout };
+        let now_ms = self.running.millis();
+        let peer = self.peers.dial(self.poll.registry(), now_ms, &target);
+        self.replication.link.peer = Some(peer);
+        self.replication.link.history_before = Some(self.replication.machine.history().id());
+    }
+
+    fn open_link_session(&mut self, db: usize) {
+        let id = self.replication.machine.history().id();
+        if self.replication.link.history_before.take().is_some_and(|before| before != id) {
+            // It goes on under another name: there was a promotion, and what the old primary
+            // acknowledged last may be missing.
+            self.begin_incarnation();
+        }
+        if let Some(session) = self.replication.link.session.take() {
+            self.engine.close_session(session);
+        }
+        let address = match self.replication.machine.role() {
+            Role::Replica(primary) => primary.to_string(),
+            Role::Primary => String::new(),
+        };
+        let origin = Origin { address, ..Origin::default() };
+        self.replication.link.session = Some(self.engine.open_link(self.now_us, origin, db));
+    }
+
+    /// Reads and applies for as long as a turn allows.
+    fn read_link(&mut self) {
+        let mut buffer = std::mem::take(&mut self.replication.link.buffer);
+        buffer.resize(READ_LEN, 0);
+        let ends_at_us = self.clock.now_us() + LINK_US_MAX;
+        self.replication.link.has_more = loop {
+            self.measure_requests(None);
+            let is_behind = self.apply_stream(ends_at_us);
+            let Some(peer) = self.replication.link.peer else { break false };
+            let is_wanted = self.replication.machine.wants_link_bytes();
+            let may_read = self.peers.may_read(peer) && self.replication.link.has_room();
+            if is_behind || self.now_us >= ends_at_us {
+                break is_behind || is_wanted && may_read;
+            }
+            if !is_wanted || !may_read {
+                break false;
+            }
+            let PeerRead::Bytes(len) = self.peers.read(self.poll.registry(), peer, &mut buffer)
+            else {
+                break false;
+            };
+            self.engine.replication_facts_mut().received_bytes += len as u64;
+            let now = self.replication.now();
+            self.replication.machine.handle_link_bytes(now, &buffer[..len]);
+            self.carry_out();
+        };
+        self.replication.link.buffer = buffer;
+    }
+
+    /// Applies requests of the stream. True when there are more than the time allows.
+    fn apply_stream(&mut self, ends_at_us: u64) -> bool {
+        let Some(id) = self.replication.link.session else { return false };
+        let now = self.replication.now();
+        let mut applied_count = 0;
+        while let Some(request) = self.replication.machine.next_request(now) {
+            let asks = asks_for_ack(request);
+            let applied = match asks {
+                true => None,
+                false => Some(self.engine.apply_request(self.now_us, id, request)),
+            };
+            applied_count += 1;
+            let is_quick = self.engine.was_quick(request);
+            if !is_quick || applied_count == APPLIED_MAX {
+                let before = std::mem::replace(&mut self.now_us, self.clock.now_us());
+                self.engine.finish(Some((id, request)), self.now_us - before);
+                applied_count = 0;
+            }
+            let Some(applied) = applied else {
+                self.replication.machine.handle_getack();
+                let db = self.engine.session_mut(id).map_or(0, |session| session.db);
+                self.replication.machine.handle_applied(now, db, Transaction::Closed);
+                continue;
+            };
+            if let Some(error) = applied.error {
+                self.log_refused(&error);
+            }
+            if !applied.is_open {
+                self.link_lost(&io::Error::other("the primary sent what no primary sends"));
+                return false;
+            }
+            let transaction = match applied.in_transaction {
+                true => Transaction::Open,
+                false => Transaction::Closed,
+            };
+            self.replication.machine.handle_applied(now, applied.db, transaction);
+            if self.now_us >= ends_at_us {
+                break;
+            }
+        }
+        self.carry_out();
+        self.now_us >= ends_at_us && self.replication.machine.next_request(now).is_some()
+    }
+
+    fn log_refused(&mut self, error: &str) {
+        let line = format!(
+            "== CRITICAL == This replica is sending an error to its master: '{error}' after \
+             processing a command of its stream: their data may differ"
+        );
+        self.log(LogLevel::Warning, &line);
+    }
+
+    fn take_payload(&mut self, bytes: Vec<u8>) {
+        if self.replication.link.incoming.is_none() {
+            let text = "MASTER <-> REPLICA sync: receiving the payload of the master to disk";
+            self.log(LogLevel::Notice, text);
+            self.replication.link.payloads += 1;
+            let number = self.replication.link.payloads;
+            let disk = self.persistence.disk.clone();
+            let folder = dir(self.engine.config());
+            let mailbox = self.shared.mailbox.clone();
+            match Incoming::begin(disk, &folder, number, mailbox) {
+                Ok(incoming) => self.replication.link.incoming = Some(incoming),
+                Err(error) => {
+                    let line = format!(
+                        "Opening the temp file needed for MASTER <-> REPLICA synchronization in \
+                         {}: {error}. Set dir to a folder that can be written",
+                        folder.display()
+                    );
+                    self.log(LogLevel::Warning, &line);
+                    return self.link_lost(&error);
+                }
+            }
+        }
+        if let Some(incoming) = &mut self.replication.link.incoming {
+            incoming.push(bytes);
+        }
+    }
+
+    fn take_payload_event(&mut self, event: IncomingEvent) {
+        let IncomingEvent::Written { number, result } = event else { return };
+        let is_current = |incoming: &Incoming| incoming.number() == number;
+        if !self.replication.link.incoming.as_ref().is_some_and(is_current) {
+            return;
+        }
+        match result {
+            Ok(len) => self.begin_load(len),
+            Err(error) => {
+                let line = format!(
+                    "Write error or short write writing to the DB dump file needed for MASTER <-> \
+                     REPLICA synchronization: {error}"
+                );
+                self.log(LogLevel::Warning, &line);
+                match self.replication.machine.link_phase() {
+                    Some(LinkPhase::Sync) if self.replication.link.peer.is_none() => {
+                        self.payload_failed("it could not be written");
+                    }
+                    _ => self.link_lost(&error),
+                }
+            }
+        }
+    }
+
+    /// The payload is whole. The old data goes once the file has been looked at.
+    fn begin_load(&mut self, len: u64) {
+        let Some(incoming) = &self.replication.link.incoming else { return };
+        let disk = self.persistence.disk.clone();
+        let loader = match Loader::of_payload(disk, &self.engine, incoming.path(), len) {
+            Ok(loader) => loader,
+            Err(reason) => return self.payload_failed(&reason),
+        };
+        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
+        let now_us = self.clock.now_us();
+        self.persistence.hold_append(now_us / 1000, &mut self.engine);
+        self.engine.forget_for_primary(now_us);
+        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
+        self.replication.link.loader = Some(Box::new(loader));
+    }
+
+    fn load_slice(&mut self) {
+        let Some(mut loader) = self.replication.link.loader.take() else { return };
+        let clock = &self.clock;
+        let step = loader.step(&mut self.engine, &|| clock.now_us());
+        for (level, line) in std::mem::take(&mut loader.notes) {
+            self.log(level, &line);
+        }
+        match step {
+            Ok(Step::More) => self.replication.link.loader = Some(loader),
+            Ok(Step::Done(loaded)) => {
+                let now_ms = self.clock.now_us() / 1000;
+                self.begin_incarnation();
+                self.replication.link.history_before = None;
+                self.persistence.resume_append(now_ms, &mut self.engine);
+                self.replication.link.incoming = None;
+                let text = "MASTER <-> REPLICA sync: Finished with success";
+                self.log(LogLevel::Notice, text);
+                let now = self.replication.now();
+                self.replication.machine.handle_loaded(now, Some(loaded.stream_db));
+                self.carry_out();
+            }
+            Err(reason) => {
+                self.replication.link.loader = Some(loader);
+                self.payload_failed(&reason);
+            }
+        }
+    }
+
+    fn payload_failed(&mut self, reason: &str) {
+        let line = format!(
+            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
+             asked for again"
+        );
+        self.log(LogLevel::Warning, &line);
+        let now = self.replication.now();
+        self.replication.machine.handle_loaded(now, None);
+        self.carry_out();
+    }
+
+    /// The payload, or what was loaded of it, is of no use.
+    fn drop_payload(&mut self) {
+        self.replication.link.incoming = None;
+        if let Some(loader) = self.replication.link.loader.take() {
+            let now_us = self.clock.now_us();
+            loader.give_up(&mut self.engine);
+            self.engine.forget_all(now_us);
+            self.begin_incarnation();
+            self.persistence.resume_append(now_us / 1000, &mut self.engine);
+        }
+    }
+}

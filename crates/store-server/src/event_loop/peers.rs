@@ -1,0 +1,36 @@
+//! Other servers that this one connected to.
+
+use mio::event::Event;
+
+use super::EventLoop;
+use crate::peers::Resolved;
+
+impl EventLoop {
+    pub(super) fn take_peer_event(&mut self, event: &Event) {
+        let now_ms = self.running.millis();
+        self.peers.handle_event(self.poll.registry(), now_ms, event);
+    }
+
+    pub(super) fn take_resolved(&mut self, resolved: Resolved) {
+        let now_ms = self.running.millis();
+        self.peers.handle_resolved(self.poll.registry(), now_ms, resolved);
+    }
+
+    /// Ends attempts to connect that took too long.
+    pub(super) fn check_peers(&mut self) {
+        let Some(at_ms) = self.peers.wakes_at_ms() else { return };
+        let now_ms = self.running.millis();
+        if at_ms <= now_ms {
+            self.peers.handle_time(self.poll.registry(), now_ms);
+        }
+    }
+
+    /// How long nothing can be due.
+    pub(super) fn peers_wait_ms(&self) -> Option<u64> {
+        if self.peers.has_event() {
+            return Some(0);
+        }
+        let at_ms = self.peers.wakes_at_ms()?;
+        Some(at_ms.saturating_sub(self.running.millis()))
+    }
+}

@@ -1,0 +1,244 @@
+//! One connection that this server opens.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::event::Source;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+use super::PeerRead;
+use crate::listen::tune;
+use crate::stream::Stream;
+
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+/// Peers that vanished are noticed after about so long.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// What came of looking at a socket.
+pub(super) enum Progress {
+    /// It has just become open.
+    Opened,
+    /// An event tells how it goes on.
+    Waits,
+}
+
+enum State {
+    /// A thread looks up the name.
+    Resolving,
+    /// The system connects; the others are tried when it fails, or takes more than its share of
+    /// the time that is left.
+    Connecting {
+        stream: Stream,
+        others: VecDeque<SocketAddr>,
+        next_at_ms: u64,
+    },
+    Open {
+        stream: Stream,
+    },
+}
+
+pub(super) struct Connection {
+    state: State,
+    /// Until when it must be open.
+    ends_at_ms: u64,
+    /// What the socket has not taken yet, behind `written`.
+    output: Vec<u8>,
+    written: usize,
+    pub(super) may_read: bool,
+}
+
+impl Connection {
+    pub(super) fn new(ends_at_ms: u64) -> Self {
+        Self {
+            state: State::Resolving,
+            ends_at_ms,
+            output: Vec::new(),
+            written: 0,
+            may_read: false,
+        }
+    }
+
+    /// Its addresses are known: begins with the first. Fails when none is left to try.
+    pub(super) fn begin(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        now_ms: u64,
+        addresses: Vec<SocketAddr>,
+    ) -> io::Result<()> {
+        let others = addresses.into_iter().take(ADDRESSES_MAX).collect();
+        let nothing = io::Error::other("the name has no address");
+        self.try_next(registry, token, now_ms, others, nothing)
+    }
+
+    /// Tries one address after the other until the system begins to connect. Fails with the last
+    /// reason.
+    fn try_next(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        now_ms: u64,
+        mut others: VecDeque<SocketAddr>,
+        mut reason: io::Error,
+    ) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        while let Some(address) = others.pop_front() {
+            let begun = TcpStream::connect(address).and_then(|mut stream| {
+                stream.register(registry, token, interest)?;
+                Ok(Stream::Tcp(stream))
+            });
+            match begun {
+                Ok(stream) => {
+                    let left_ms = self.ends_at_ms.saturating_sub(now_ms);
+                    let next_at_ms = now_ms + left_ms / (others.len() as u64 + 1);
+                    self.state = State::Connecting { stream, others, next_at_ms };
+                    return Ok(());
+                }
+                Err(error) => reason = error,
+            }
+        }
+        Err(reason)
+    }
+
+    /// When it is to be looked at though nothing happened; never once it is open.
+    pub(super) fn wakes_at_ms(&self) -> Option<u64> {
+        match &self.state {
+            State::Resolving => Some(self.ends_at_ms),
+            State::Connecting { next_at_ms, .. } => Some(*next_at_ms),
+            State::Open { .. } => None,
+        }
+    }
+
+    /// The time of an attempt is over: the next address, if there is one and time is left.
+    pub(super) fn give_up_address(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        now_ms: u64,
+    ) -> io::Result<()> {
+        let too_late = io::Error::from(io::ErrorKind::TimedOut);
+        match std::mem::replace(&mut self.state, State::Resolving) {
+            State::Resolving => Err(too_late),
+            State::Connecting { mut stream, others, .. } => {
+                let _ = stream.deregister(registry);
+                match now_ms < self.ends_at_ms {
+                    true => self.try_next(registry, token, now_ms, others, too_late),
+                    false => Err(too_late),
+                }
+            }
+            open @ State::Open { .. } => {
+                self.state = open;
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks whether the socket is open by now, and sends what waits.
+    pub(super) fn advance(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        now_ms: u64,
+    ) -> io::Result<Progress> {
+        match std::mem::replace(&mut self.state, State::Resolving) {
+            State::Resolving => Ok(Progress::Waits),
+            open @ State::Open { .. } => {
+                self.state = open;
+                self.flush()?;
+                Ok(Progress::Waits)
+            }
+            State::Connecting { mut stream, others, next_at_ms } => match is_connected(&stream) {
+                Ok(false) => {
+                    self.state = State::Connecting { stream, others, next_at_ms };
+                    Ok(Progress::Waits)
+                }
+                Ok(true) => {
+                    self.state = State::Open { stream };
+                    self.may_read = true;
+                    self.flush()?;
+                    Ok(Progress::Opened)
+                }
+                Err(error) => {
+                    let _ = stream.deregister(registry);
+                    self.try_next(registry, token, now_ms, others, error)?;
+                    Ok(Progress::Waits)
+                }
+            },
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Bytes that the socket has not taken.
+    pub(super) fn unsent(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.output.extend_from_slice(bytes);
+        self.flush()
+    }
+
+    /// Gives the socket what it takes; an event tells when it takes more.
+    fn flush(&mut self) -> io::Result<()> {
+        let State::Open { stream } = &mut self.state else { return Ok(()) };
+        while self.written < self.output.len() {
+            match stream.write(&self.output[self.written..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Reads once. Fails when the peer is gone.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<PeerRead> {
+        let State::Open { stream } = &mut self.state else { return Ok(PeerRead::Nothing) };
+        loop {
+            return match stream.read(buffer) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => Ok(PeerRead::Bytes(count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.may_read = false;
+                    Ok(PeerRead::Nothing)
+                }
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    pub(super) fn close(self, registry: &Registry) {
+        if let State::Connecting { mut stream, .. } | State::Open { mut stream } = self.state {
+            // It is closed next; deregistering cannot matter.
+            let _ = stream.deregister(registry);
+        }
+    }
+}
+
+/// Whether the system has connected a socket. Fails with why it cannot.
+fn is_connected(stream: &Stream) -> io::Result<bool> {
+    let Stream::Tcp(stream) = stream else { return Ok(true) };
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(_) => {
+            tune(stream, KEEPALIVE);
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,47 @@
+//! The link to a primary, as the loop has it: the connection, the session that applies the stream,
+//! and the payload that arrives or is loaded.
+
+use store_engine::SessionId;
+use store_replica::ReplicationId;
+
+use super::incoming::{Incoming, IncomingEvent};
+use crate::peers::PeerId;
+use crate::persistence::Loader;
+
+/// Everything of the link but what the machine decides. Empty on a primary.
+#[derive(Default)]
+pub(crate) struct Link {
+    pub(crate) peer: Option<PeerId>,
+    /// The session that applies the stream.
+    pub(crate) session: Option<SessionId>,
+    /// The history that the data had when the primary was dialled, unless other data came since.
+    pub(crate) history_before: Option<ReplicationId>,
+    pub(crate) incoming: Option<Incoming>,
+    /// Payloads that began to arrive.
+    pub(crate) payloads: u64,
+    /// The payload that is being loaded.
+    pub(crate) loader: Option<Box<Loader>>,
+    /// What the thread of the payload told.
+    pub(crate) events: Vec<IncomingEvent>,
+    /// Scratch for reads.
+    pub(crate) buffer: Vec<u8>,
+    /// Whether there is more to read or to apply than one turn does.
+    pub(crate) has_more: bool,
+}
+
+impl Link {
+    /// Whether a turn has nothing to do for it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.peer.is_none() && self.loader.is_none() && self.events.is_empty()
+    }
+
+    /// Whether a turn is wanted at once.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.has_more || self.loader.is_some()
+    }
+
+    /// Whether the file of the payload takes more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::has_room)
+    }
+}

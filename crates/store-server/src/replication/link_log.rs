@@ -1,0 +1,52 @@
+//! What the log says about the link to a primary, in the words that scripts wait for.
+
+use store_engine::LogLevel;
+use store_replica::{Event, LinkFault};
+
+/// The line for an event of the link; `None` for other events, and for what is logged where it
+/// happens.
+pub(crate) fn link_words(event: &Event) -> Option<(LogLevel, String)> {
+    let line = match event {
+        Event::LinkTransfer(Some((id, offset))) => {
+            format!("Full resync from master: {}:{offset}", id.as_str())
+        }
+        Event::LinkTransfer(None) => "Full resync from a master that knows no PSYNC".to_owned(),
+        Event::LinkContinued => "Successful partial resynchronization with master.".to_owned(),
+        Event::StepRefused(text) => format!(
+            "(Non critical) Master does not understand a step of the handshake, and it goes on: \
+             {text}"
+        ),
+        Event::LinkRefused(text) => {
+            return Some(warning(format!("MASTER aborted replication with an error: {text}")));
+        }
+        Event::LinkFailed(fault) => return Some(warning(fault_words(*fault).to_owned())),
+        _ => return None,
+    };
+    Some((LogLevel::Notice, line))
+}
+
+fn warning(line: String) -> (LogLevel, String) {
+    (LogLevel::Warning, line)
+}
+
+fn fault_words(fault: LinkFault) -> &'static str {
+    match fault {
+        LinkFault::Silent => {
+            "MASTER timeout: no data nor PING received. The link is opened again; see repl-timeout"
+        }
+        LinkFault::Protocol => {
+            "MASTER <-> REPLICA sync: what came is not what a master says. Check that replicaof \
+             names a Redis server; it is tried again"
+        }
+        LinkFault::Refused => {
+            "MASTER refuses this replica. Check masterauth and masteruser; it is tried again"
+        }
+        LinkFault::TransferAborted => "MASTER aborted the transfer; it is asked for again",
+        LinkFault::TooLong => {
+            "MASTER sends a request that is longer than a replica takes; the link is opened again"
+        }
+        LinkFault::Unreadable => {
+            "MASTER <-> REPLICA sync: the payload could not be loaded; it is asked for again"
+        }
+    }
+}
