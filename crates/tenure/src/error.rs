@@ -90,20 +90,6 @@ pub enum Error {
         /// Who holds it.
         holder: String,
     },
-    /// The holder sends no heartbeats, so nothing shows whether it still works.
-    #[error(
-        "{name:?} is held by {holder}, which another program wrote, so whether it still works is \
-         not known: if it is gone, force it (--force); nobody leads for {} then",
-        crate::config::format_duration(*.quarantine)
-    )]
-    HolderUnknown {
-        /// The resource.
-        name: String,
-        /// Who holds it.
-        holder: String,
-        /// How long nobody leads once it is cleared by force.
-        quarantine: Duration,
-    },
     /// Something foreign stands at a key of the resource. Nothing was touched.
     #[error("foreign data in the way: {what}; choose another key, or remove it yourself")]
     Conflict {

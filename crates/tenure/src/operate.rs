@@ -120,7 +120,7 @@ impl Observer {
     /// Nobody leads until no instance can hold an old lease.
     ///
     /// Refuses with [`Error::HolderAlive`] while the leader is alive, and with
-    /// [`Error::HolderUnknown`] where another program holds the key.
+    /// [`Error::Refused`] where another program holds the key.
     pub async fn clear(&self, reason: &str) -> Result<(), Error> {
         let seen = self.look().await?;
         let Some(leader) = seen.leadership.leader() else {
@@ -132,7 +132,12 @@ impl Observer {
         }
         if leader.foreign {
             let quarantine = longest_lease(&seen, self.client().longest_lease());
-            return Err(Error::HolderUnknown { name, holder, quarantine });
+            let why = format!(
+                "{name:?} is held by {holder}, which another program wrote, so whether it still \
+                 works is not known: if it is gone, force it (--force); nobody leads for {} then",
+                crate::config::format_duration(quarantine)
+            );
+            return Err(Error::Refused { why });
         }
         self.clear_seen(&seen, reason).await
     }

@@ -122,23 +122,29 @@ mod files_that_were_replaced {
         }));
     }
 
-    /// The server notices, and writes its files anew: the lease is not lost, so the life goes on.
+    /// The server notices, and leaves it alone: it may be the only copy. Nothing more is written, and
+    /// what was granted since the copy was made is not forgotten: the next start is another life.
     #[test]
     fn an_append_only_folder_put_back_under_the_server() {
         let program = ServerProgram::new(TENURE).arg("serve");
         let mut server = RedisServer::builder().program(program).args(APPENDING).start();
+        let before = incarnation(&server);
         let folder = server.folder().join("appendonlydir");
+        server.cli(&["SET", "kept", "1"]);
         copy(&folder, &server.folder().join("backup"));
         server.cli(&["SET", "lease", "ada"]);
         std::fs::rename(&folder, server.folder().join("moved")).unwrap();
         std::fs::rename(server.folder().join("backup"), &folder).unwrap();
-        wait_until("the files to be written anew", GENEROUS, || {
-            server.cli(&["SET", "more", "1"]);
-            server.cli(&["INFO", "persistence"]).contains("aof_rewrites:1")
+        wait_until("writes to be refused, and a rewrite as well", GENEROUS, || {
+            let said = server.cli(&["SET", "more", "1"]);
+            let facts = server.cli(&["INFO", "persistence"]);
+            said.contains("MISCONF") && facts.contains("aof_last_bgrewrite_status:err")
         });
-        server.terminate();
+        server.kill();
         server.restart();
-        assert_eq!(server.cli(&["GET", "lease"]), "ada");
+        assert_eq!(server.cli(&["GET", "kept"]), "1", "the copy is as it was");
+        assert_eq!(server.cli(&["EXISTS", "lease"]), "0");
+        assert_ne!(incarnation(&server), before);
     }
 
     #[test]
