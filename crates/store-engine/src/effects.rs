@@ -3,6 +3,7 @@
 
 use crate::persistence::snapshot::SaveJob;
 use crate::replication::ReplicationRequest;
+use crate::sentinel::SentinelRequest;
 use crate::session::SessionId;
 
 /// Everything that waits to be done. Empty between requests, but for what the server fetches.
@@ -74,6 +75,9 @@ pub enum ServerRequest {
     /// A session asks something of replication. It waits until
     /// [`resume_session`](crate::Engine::resume_session).
     Replication(SessionId, ReplicationRequest),
+    /// A session asks something of the sentinel. It waits as above, or until it is
+    /// [asked again](crate::Engine::ask_again).
+    Sentinel(SessionId, SentinelRequest),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -27,6 +27,7 @@ use crate::rates::RateMeter;
 use crate::registry::Registry;
 use crate::replication::{self, ReplicationFacts};
 use crate::scripting::Scripting;
+use crate::sentinel::SentinelFacts;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::state::{DebugSwitches, Identity, Measured, ServerState, Stats, server_gate};
@@ -95,7 +96,7 @@ impl Engine {
         let mut engine = Self {
             keyspace: Keyspace::new(databases, random.next_u64()),
             state: ServerState {
-                registry: registry_of(&config),
+                registry: registry_of(&config, identity.is_sentinel),
                 config,
                 sessions: Sessions::default(),
                 stats: Stats::default(),
@@ -103,6 +104,7 @@ impl Engine {
                 measured: Measured::default(),
                 persistence: PersistenceStatus::default(),
                 replication: ReplicationFacts::default(),
+                sentinel: SentinelFacts::default(),
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -816,10 +818,12 @@ pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin)
 }
 
 /// The command table under the names that clients use.
-fn registry_of(config: &Config) -> Registry {
-    let mut registry = Registry::new();
+fn registry_of(config: &Config, is_sentinel: bool) -> Registry {
+    let mut registry = if is_sentinel { Registry::of_sentinel() } else { Registry::new() };
     for (name, new_name) in config.renamed() {
-        registry.rename(name, new_name).expect("names were checked when they were set");
+        let renamed = registry.rename(name, new_name);
+        // A sentinel has few of the commands.
+        assert!(renamed.is_ok() || is_sentinel, "names were checked when they were set");
     }
     registry
 }

@@ -66,7 +66,7 @@ impl Group {
             changes.extend(check(now, core, &mut peer.instance, down_after, false, who));
         }
         for (kind, who) in changes {
-            core.tell(kind, self.describe(&who));
+            self.tell(core, kind, self.describe(&who));
         }
     }
 
@@ -129,7 +129,7 @@ impl Cadence<'_> {
             id: core.id.clone(),
             current_epoch: core.current_epoch,
             group: self.group.to_string(),
-            primary: primary.clone(),
+            primary: core.announced(primary),
             config_epoch,
         })
     }

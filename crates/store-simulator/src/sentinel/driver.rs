@@ -145,7 +145,12 @@ impl World {
                 }
                 self.judge_event(node, event.kind, &event.text, held.epoch);
             }
-            Output::WaitUntil(_) => {}
+            // No operator is there, and no script.
+            Output::Reply { .. }
+            | Output::StartScript { .. }
+            | Output::KillScript(_)
+            | Output::Crash
+            | Output::WaitUntil(_) => {}
         }
     }
 
