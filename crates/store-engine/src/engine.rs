@@ -613,15 +613,20 @@ impl Engine {
 
     /// Ends the wait of a session with an error, which has a code in front.
     pub fn refuse_waiting(&mut self, id: SessionId, error: &CommandError) {
+        if self.state.sessions.get(id).is_some_and(|session| session.blocked.is_some()) {
+            self.state.stats.count_error(error.code());
+        }
+        self.answer_waiting(id, &[b"-", error.as_bytes(), b"\r\n"].concat());
+    }
+
+    /// Ends the wait of a session with a reply.
+    pub fn answer_waiting(&mut self, id: SessionId, reply: &[u8]) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if let Some(blocked) = self.forget_wait(&mut session) {
             self.unmeasured.add_unblocked(&blocked);
             let reply_start = session.output.position();
-            session.output.extend_from_slice(b"-");
-            session.output.extend_from_slice(error.as_bytes());
-            session.output.extend_from_slice(b"\r\n");
+            session.output.extend_from_slice(reply);
             drop_late_reply(&mut session, reply_start);
-            self.state.stats.count_error(error.code());
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);

@@ -174,6 +174,10 @@ impl Group {
         let new = &self.primary.address;
         let text = format!("{} {} {} {} {}", self.name, old.host, old.port, new.host, new.port);
         self.tell(core, EventKind::SwitchPrimary, text);
+        let replicas: Vec<Address> = self.replicas.keys().cloned().collect();
+        for replica in replicas {
+            self.tell(core, EventKind::FoundReplica, self.describe(&Who::Replica(replica)));
+        }
     }
 
     /// SENTINEL RESET: what is known of others is asked for again.

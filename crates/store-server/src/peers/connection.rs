@@ -175,6 +175,13 @@ impl Connection {
         matches!(self.state, State::Open { .. })
     }
 
+    /// The hosts of this end and of the other, by number.
+    pub(super) fn hosts(&self) -> Option<(String, String)> {
+        let State::Open { stream: Stream::Tcp(stream) } = &self.state else { return None };
+        let host = |at: SocketAddr| at.ip().to_canonical().to_string();
+        Some((host(stream.local_addr().ok()?), host(stream.peer_addr().ok()?)))
+    }
+
     /// Bytes that the socket has not taken.
     pub(super) fn unsent(&self) -> usize {
         self.output.len() - self.written
