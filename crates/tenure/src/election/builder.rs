@@ -119,9 +119,9 @@ impl ElectionBuilder {
     }
 
     /// Requires a [`beat`](Election::beat) of the work at least this often while leading; without
-    /// it the term is released.
-    pub fn require_beat(mut self, every: Duration) -> Self {
-        self.config.require_beat = Some(every);
+    /// it the term is released. `None` where nobody beats, whatever the configuration says.
+    pub fn require_beat(mut self, every: impl Into<Option<Duration>>) -> Self {
+        self.config.require_beat = every.into();
         self
     }
 
