@@ -53,7 +53,7 @@ fn refuse_unknown_options(arguments: &Arguments) -> Result<(), ClientError> {
     match first.filter(|word| word.starts_with('-')) {
         None => Ok(()),
         Some(word) => {
-            let word: String = word.escape_debug().collect();
+            let word = crate::output::plain(&word);
             Err(ClientError::Usage(format!("unknown option '{word}' (see tenure cli --help)")))
         }
     }
