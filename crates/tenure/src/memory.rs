@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::backend::{Backend, Calling, Connection, Listening, Signal, SignalSink, Subscription};
 use crate::clock::{self, Clock};
 
-/// Elections held in this process, for all clients that share one of these.
+/// A store in the memory of this process, for all clients that share it.
 ///
 /// ```
 /// # use std::sync::Arc;
