@@ -134,7 +134,7 @@ impl ServerBuilder {
     }
 
     /// Declares that no election can have a lease that the data does not contain when this server
-    /// starts with new data: for a caller who knows that this is the first start.
+    /// starts with new data: call it if you know that this is the first start.
     pub fn vouch_for_history(mut self) -> Self {
         self.is_vouched_for = true;
         self

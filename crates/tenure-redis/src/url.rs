@@ -106,11 +106,11 @@ impl fmt::Display for RedisUrl {
         let mode = Suffix(self.mode, '?');
         match &self.place {
             Endpoint::Tcp { host, port } => {
-                write!(f, "redis://{}:{port}/{database}{mode}", Host(host))
+                write!(f, "redis://{}:{port}/{database}{mode}", HostText(host))
             }
             Endpoint::Tls { host, port, tls } => {
                 let flag = if tls.insecure { "#insecure" } else { "" };
-                write!(f, "rediss://{}:{port}/{database}{mode}{flag}", Host(host))
+                write!(f, "rediss://{}:{port}/{database}{mode}{flag}", HostText(host))
             }
             Endpoint::Unix { path } => {
                 let path = path.display();
@@ -136,9 +136,9 @@ impl fmt::Display for Suffix {
 }
 
 /// A host as it is in an address.
-pub(super) struct Host<'a>(pub(super) &'a str);
+pub(super) struct HostText<'a>(pub(super) &'a str);
 
-impl fmt::Display for Host<'_> {
+impl fmt::Display for HostText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.contains(':') { write!(f, "[{}]", self.0) } else { f.write_str(self.0) }
     }
@@ -224,7 +224,7 @@ fn refuse_other_forms(address: &str) -> String {
         let is_place = place.contains(':') && !place.contains(['@', ' ']);
         return match parse_place(place, &FORM).ok().filter(|_| is_place) {
             Some(Node { host, port }) => {
-                format!("no scheme: write redis://{}:{port}", Host(&host))
+                format!("no scheme: write redis://{}:{port}", HostText(&host))
             }
             None => format!("no scheme: write {SUPPORTED}"),
         };
@@ -246,7 +246,7 @@ fn refuse_other_forms(address: &str) -> String {
         (None, None) => "",
     };
     let place = match parse_place(place, &FORM) {
-        Ok(Node { host, port }) if !place.contains('=') => format!("{}:{port}", Host(&host)),
+        Ok(Node { host, port }) if !place.contains('=') => format!("{}:{port}", HostText(&host)),
         _ => "HOST:PORT".into(),
     };
     let database = option("defaultdatabase").and_then(|text| text.parse::<u32>().ok());

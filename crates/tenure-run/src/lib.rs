@@ -27,4 +27,6 @@ mod wrapper;
 pub use guard::{Guard, GuardOutput, GuardWord};
 pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
 pub use process::{Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
-pub use wrapper::{Deadline, GuardTrouble, Outcome, Output, SentSignal, StartError, Word, Wrapper};
+pub use wrapper::{
+    Deadline, GuardTrouble, Output, RunOutcome, SentSignal, StartError, Word, Wrapper,
+};

@@ -278,7 +278,7 @@ fn start_tasks(
         let following = follow::follow_changes(Arc::clone(watched), Arc::clone(&changed));
         tasks.push(tokio::spawn(following).abort_handle());
         let (journal, streams) = (Arc::clone(&shared.journal), Arc::clone(&shared.streams));
-        let looking = follow::look_on(Arc::clone(watched), changed, journal, streams);
+        let looking = follow::keep_looking(Arc::clone(watched), changed, journal, streams);
         tasks.push(tokio::spawn(looking).abort_handle());
     }
     tasks

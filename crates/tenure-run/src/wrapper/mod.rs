@@ -88,7 +88,7 @@ pub enum Output {
     /// Print this on stderr, without ever waiting.
     Say(Word),
     /// Nothing runs any more: the run that [`Wrapper::begin`] started is over.
-    Over(Outcome),
+    Over(RunOutcome),
     /// No guard can be started, so nothing can run here.
     NoGuard,
 }
@@ -135,7 +135,7 @@ pub enum GuardTrouble {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// The program ended by itself, or by a signal from outside.
     ByItself(Ending),
     /// Its term ended; with how the leader ended, if it had started.

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 pub use webhook::WebhookError;
 
-use self::order::{Order, Outcome, Output, Tried};
+use self::order::{HookOutcome, Order, Output, Tried};
 use crate::clock;
 
 /// How often a hook is tried for one event.
@@ -160,12 +160,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn count(&self, outcome: Outcome) {
+    fn count(&self, outcome: HookOutcome) {
         let counter = match outcome {
-            Outcome::Done => &self.done,
-            Outcome::Retried => &self.retried,
-            Outcome::Failed => &self.failed,
-            Outcome::Superseded => &self.superseded,
+            HookOutcome::Done => &self.done,
+            HookOutcome::Retried => &self.retried,
+            HookOutcome::Failed => &self.failed,
+            HookOutcome::Superseded => &self.superseded,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
