@@ -358,8 +358,8 @@ impl Turn {
         }
     }
 
-    /// Ends before there was a program. The tick may have been begun a moment ago: whoever gives
-    /// the term up takes that back, for as long as the store may take to hear of it.
+    /// Ends before there was a program. The tick may have been begun a moment ago: releasing the
+    /// term takes that back, for as long as the store may take to answer.
     async fn leave(&self, running: impl Future<Output = RunResult>) -> RunResult {
         let leaving = async {
             let (once, ()) = tokio::join!(running, self.tenure.shutdown());

@@ -362,7 +362,7 @@ impl Supervisor {
         let _ = kill_process_group(to_system(group), signal);
     }
 
-    /// How the leader stands. It is not reaped here: until it is, its number is nobody else's.
+    /// The state of the leader. It is not reaped here: until it is, its number is nobody else's.
     fn look_at_leader(&mut self, leader: Pid) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
         let options = options | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -157,7 +157,7 @@ impl Cluster {
         listening
     }
 
-    /// How the cluster stands.
+    /// The state of the cluster.
     pub(super) fn state(&self) -> &watch::Receiver<Connection> {
         &self.state
     }

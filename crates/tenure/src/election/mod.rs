@@ -56,7 +56,7 @@ impl Election {
         &self.handle.client
     }
 
-    // ------------------------------------------------------------------ how it stands
+    // ------------------------------------------------------------------ its state
 
     /// The resource of this election.
     pub fn resource(&self) -> &Resource {
