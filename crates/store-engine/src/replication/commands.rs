@@ -206,8 +206,10 @@ fn wait(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         cx.reply.count(have);
         return Ok(());
     }
-    ask(cx, ReplicationRequest::Wait { count });
-    cx.block(request, std::iter::empty(), timeout as u64, TimeoutReply::Replicas)
+    cx.server.replication.waits_begun += 1;
+    let wait = cx.server.replication.waits_begun;
+    ask(cx, ReplicationRequest::Wait { count, wait });
+    cx.block(request, std::iter::empty(), timeout as u64, TimeoutReply::Replicas(wait))
 }
 
 fn ask(cx: &mut Context<'_>, request: ReplicationRequest) {

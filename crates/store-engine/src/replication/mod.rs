@@ -43,6 +43,8 @@ pub enum ReplicationRequest {
     Wait {
         /// How many.
         count: usize,
+        /// The number of this wait: no other one has it.
+        wait: u64,
     },
     /// REPLICAOF this one; `None` for NO ONE.
     Follow(Option<Address>),
@@ -139,6 +141,8 @@ pub struct ReplicationFacts {
     pub sent_bytes: u64,
     /// Bytes that came from the primary.
     pub received_bytes: u64,
+    /// How many sessions have begun to WAIT.
+    pub(crate) waits_begun: u64,
 }
 
 impl ReplicationFacts {

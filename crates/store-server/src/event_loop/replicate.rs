@@ -44,17 +44,7 @@ impl EventLoop {
         let now = self.replication.now();
         let machine = &mut self.replication.machine;
         match request {
-            ReplicationRequest::Wait { count } => {
-                let wrote_at = self.engine.session_mut(id).map_or(0, |it| it.wrote_at);
-                // One that wrote nothing asks about all that there is.
-                let wrote_at = if wrote_at == 0 { machine.history().offset() } else { wrote_at };
-                // A wait that ended by its time may still be there.
-                machine.stop_waiting(session);
-                if let Some(count) = machine.wait(now, session, wrote_at, count, None) {
-                    self.engine.finish_wait(id, count);
-                }
-                return;
-            }
+            ReplicationRequest::Wait { count, wait } => return self.begin_wait(id, count, wait),
             ReplicationRequest::Shutdown => return self.end_after_replicas(Some(id)),
             ReplicationRequest::AbortShutdown => return self.abort_ending(id),
             ReplicationRequest::Follow(primary) => {
@@ -90,9 +80,8 @@ impl EventLoop {
         self.engine.resume_session(id);
     }
 
+    /// Answered before anything is done: a change of the role sends away whoever waits.
     fn answer_failover(&mut self, id: SessionId, outcome: Result<(), FailoverError>) {
-        self.carry_out();
-        tell_facts(&self.replication, &mut self.engine);
         match outcome {
             Ok(()) => {
                 if let Some(session) = self.engine.session_mut(id) {
@@ -105,6 +94,8 @@ impl EventLoop {
                 self.engine.refuse_waiting(id, &error);
             }
         }
+        self.carry_out();
+        tell_facts(&self.replication, &mut self.engine);
     }
 
     fn hold_for_failover(&mut self, is_held: bool) {
@@ -116,6 +107,20 @@ impl EventLoop {
     pub(super) fn follow_holds(&mut self) {
         let holds = self.replication.holds;
         self.engine.hold_writes(holds.for_end || holds.for_failover);
+    }
+
+    /// WAIT. The time of an earlier one may be up without the machine knowing of it.
+    fn begin_wait(&mut self, id: SessionId, count: usize, wait: u64) {
+        let session = self.replication.begin_wait(id, wait);
+        let now = self.replication.now();
+        let machine = &mut self.replication.machine;
+        let wrote_at = self.engine.session_mut(id).map_or(0, |it| it.wrote_at);
+        // One that wrote nothing asks about all that there is.
+        let wrote_at = if wrote_at == 0 { machine.history().offset() } else { wrote_at };
+        machine.stop_waiting(session);
+        if let Some(count) = machine.wait(now, session, wrote_at, count, None) {
+            self.engine.finish_wait(id, wait, count);
+        }
     }
 
     /// The machine learns where a replica connects from.
@@ -164,8 +169,8 @@ impl EventLoop {
             }
             Output::CancelSnapshot => self.cancel_payload(),
             Output::Waited { session, count } => {
-                if let Some(id) = self.replication.session(session) {
-                    self.engine.finish_wait(id, count);
+                if let Some((id, wait)) = self.replication.end_wait(session) {
+                    self.engine.finish_wait(id, wait, count);
                 }
             }
             Output::Log(event) => {

@@ -95,8 +95,10 @@ pub(crate) fn closing_words(
         || format!("client id #{}", id.number),
         |replica| format!("{}:{}", replica.ip, replica.port),
     );
-    let is_online = told.is_some_and(|replica| replica.state == ReplicaState::Online);
-    let stage = if is_online { "streaming sync" } else { "full sync" };
+    // As in Redis, one that has yet to confirm its payload counts among those that follow.
+    let has_payload = |state| matches!(state, ReplicaState::AwaitAck | ReplicaState::Online);
+    let follows = told.is_some_and(|replica| has_payload(replica.state));
+    let stage = if follows { "streaming sync" } else { "full sync" };
     let line = match reason {
         CloseReason::Silent => format!("Disconnecting timedout replica ({stage}): {name}"),
         CloseReason::OutputLimit => format!(

@@ -122,8 +122,9 @@ mod files_that_were_replaced {
         }));
     }
 
-    /// The server notices, and leaves it alone: it may be the only copy. Nothing more is written, and
-    /// what was granted since the copy was made is not forgotten: the next start is another life.
+    /// The server notices, and leaves it alone: it may be the only copy. Nothing more is written,
+    /// and what was granted since the copy was made is not forgotten: the next start is another
+    /// life.
     #[test]
     fn an_append_only_folder_put_back_under_the_server() {
         let program = ServerProgram::new(TENURE).arg("serve");

@@ -64,7 +64,13 @@ fn ours_hands_over_to_ours_whichever_replica_has_everything() {
     let replica = our_follower(server.port().unwrap());
     let (mut old, mut new) = (connect(&server), connect(&replica));
     wait_for_online(&mut old, 1);
+    // All is known to have arrived, so that it takes over within the request.
+    old.words("CONFIG SET repl-ping-replica-period 1000");
     old.words("SET a 1");
+    wait_until("the write to be confirmed", GENEROUS, || {
+        let offset = info(&mut old, "replication", "master_repl_offset");
+        info(&mut old, "replication", "slave0").contains(&format!("offset={offset},"))
+    });
     assert_eq!(text(&old.words("FAILOVER TIMEOUT 30000")), "OK");
     wait_until("the roles to be changed", GENEROUS, || {
         info(&mut new, "replication", "role") == "master"
