@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store_engine::{Config, REDIS_VERSION};
 use store_server::{LogLevel, Server, ServerBuilder, StartError, StopSignal, Stopper};
@@ -30,6 +30,7 @@ use supervisor::Supervisor;
 use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
 use crate::log_line::Role;
+use crate::run::signals::somebody_listens;
 
 pub(crate) use sentinel::run_by_name as run_sentinel_by_name;
 
@@ -119,7 +120,7 @@ fn serve(
         builder = builder.config_file(path);
     }
     // Before anybody can be served: whoever ends the server right after that ends it in order.
-    let signals = Signals::new([SIGTERM, SIGINT])?;
+    let signals = listen_to_signals()?;
     crate::file_limit::fail_writes_beyond_it()?;
     let server = start(builder, &logger)?;
     let _pid_file = PidFile::create(&pid_path, &logger);
@@ -187,6 +188,14 @@ fn tell_listening(
         false => logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}.")),
     }
     logger.log(LogLevel::Notice, "Server initialized");
+}
+
+fn listen_to_signals() -> std::io::Result<Signals> {
+    let signals = Signals::new([SIGTERM, SIGINT])?;
+    // A terminal that is closed, or whoever turns logs over, does not end it: as in Redis.
+    signal_hook::flag::register(SIGHUP, Default::default())?;
+    somebody_listens();
+    Ok(signals)
 }
 
 fn stop_on_signals(mut signals: Signals, stopper: Stopper, logger: Logger) {

@@ -6,8 +6,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use store_engine::Config;
 use store_sentinel::Configuration;
 use store_server::{LogLevel, Server};
@@ -16,7 +14,7 @@ use super::background::PidFile;
 use super::log::Logger;
 use super::settings::{self, Sources};
 use super::supervisor::Supervisor;
-use super::{begin_process, start, stop_on_signals, tell_start};
+use super::{begin_process, listen_to_signals, start, stop_on_signals, tell_start};
 use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
 use crate::log_line::Role;
@@ -153,7 +151,7 @@ fn serve(
         })
         .allocator(Mimalloc)
         .log(move |level, text| sink.write(level, text));
-    let signals = Signals::new([SIGTERM, SIGINT])?;
+    let signals = listen_to_signals()?;
     crate::file_limit::fail_writes_beyond_it()?;
     let server = start(builder, logger)?;
     let _pid_file = PidFile::create(&pid_path, logger);
