@@ -173,13 +173,13 @@ impl Sentinel {
             return Err("ERR Invalid IP address or hostname specified".to_owned());
         }
         if !(1..=65_535).contains(&port_number) {
-            return Err("ERR Invalid port number".to_owned());
+            return Err("ERR Invalid port number.".to_owned());
         }
         if self.groups.contains_key(name) {
-            return Err("ERR Duplicate master name".to_owned());
+            return Err("ERR Duplicate master name.".to_owned());
         }
         check_name(name, self.groups.len()).map_err(|problem| format!("ERR monitor {problem}"))?;
-        let primary = address(host, port).ok_or("ERR Invalid port number")?;
+        let primary = address(host, port).ok_or("ERR Invalid port number.")?;
         let settings = GroupSettings {
             quorum,
             down_after: self.core.timing.default_down_after,
