@@ -272,15 +272,10 @@ impl Sentinel {
         master: &RedisServer,
         passwords: Option<(&str, &str)>,
     ) -> Self {
-        let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
         let name = SentinelGroup::MASTER;
-        let addresses: Vec<_> = host.listens_on().iter().map(ToString::to_string).collect();
         let mut lines = format!(
-            "port {}\nbind {}\nprotected-mode no\nsentinel monitor {name} {} {} 2\n\
-             sentinel down-after-milliseconds {name} {}\n\
+            "sentinel monitor {name} {} {} 2\nsentinel down-after-milliseconds {name} {}\n\
              sentinel failover-timeout {name} 6000\nsentinel parallel-syncs {name} 5\n",
-            port.number(),
-            addresses.join(" "),
             master.host(),
             master.port(),
             SentinelGroup::DOWN_AFTER.as_millis(),
@@ -291,9 +286,27 @@ impl Sentinel {
                  sentinel auth-pass {name} {of_servers}\n"
             );
         }
+        Self::start_on(program, host, &lines, passwords.map(|(_, password)| password))
+    }
+
+    /// Starts one on loopback with these lines in its file, which name a master at least, and
+    /// the password that they set.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_alone(program: &ServerProgram, lines: &str, password: Option<&str>) -> Self {
+        Self::start_on(program, &Host::loopback(), lines, password)
+    }
+
+    fn start_on(program: &ServerProgram, host: &Host, lines: &str, password: Option<&str>) -> Self {
+        let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
+        let addresses: Vec<_> = host.listens_on().iter().map(ToString::to_string).collect();
+        let (number, addresses) = (port.number(), addresses.join(" "));
+        let lines = format!("port {number}\nbind {addresses}\nprotected-mode no\n{lines}");
         let _ = folder.write(FILE, &lines);
         let (child, log) = spawn(program, host, &folder);
-        let password = passwords.map(|(_, password)| password.to_owned());
+        let password = password.map(str::to_owned);
         let (host, program) = (host.clone(), program.clone());
         Sentinel { child, is_alive: true, host, port, password, program, lines, log, folder }
     }
@@ -331,6 +344,21 @@ impl Sentinel {
     #[must_use]
     pub fn log(&self) -> Vec<String> {
         self.log.snapshot()
+    }
+
+    /// The folder of its file.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// How it ended.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.is_alive = false;
+        self.child.wait(GENEROUS)
     }
 
     /// Its port.
