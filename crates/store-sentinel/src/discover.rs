@@ -10,6 +10,7 @@ use crate::hello::Hello;
 use crate::info::{Report, ReportedRole};
 use crate::instance::{Instance, Peer, Reconfiguration};
 use crate::links::Who;
+use crate::output::Output;
 use crate::settings::RunId;
 
 impl Group {
@@ -36,6 +37,7 @@ impl Group {
             self.tell(core, kind, self.describe(who));
         }
         if is_primary {
+            self.advise_on_role(core, &report);
             for address in report.replicas {
                 if self.add_replica(now, core, address.clone()) {
                     core.mark_changed();
@@ -48,6 +50,20 @@ impl Group {
             && !core.is_tilted
         {
             self.correct_replica(now, core, address.clone());
+        }
+    }
+
+    /// The address of a replica was given for that of its primary, most likely.
+    fn advise_on_role(&mut self, core: &mut Core, report: &Report) {
+        let is_replica = report.role == Some(ReportedRole::Replica);
+        let is_news = is_replica && !std::mem::replace(&mut self.is_primary_a_replica, is_replica);
+        self.is_primary_a_replica = is_replica;
+        if let Some(primary) = report.primary.as_ref().filter(|_| is_news) {
+            let (name, at) = (&self.name, &self.primary.address);
+            core.push(Output::Advise(format!(
+                "{name} at {at} says that it is a replica of {primary}. If it was never a master, \
+                 use SENTINEL REMOVE {name} and SENTINEL MONITOR {name} with the master's address"
+            )));
         }
     }
 

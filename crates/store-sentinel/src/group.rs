@@ -23,6 +23,8 @@ pub struct Group {
     pub(crate) name: Arc<str>,
     pub(crate) settings: GroupSettings,
     pub(crate) primary: Instance,
+    /// Whether the primary says that it is none, and the operator was told.
+    pub(crate) is_primary_a_replica: bool,
     pub(crate) replicas: BTreeMap<Address, Instance>,
     pub(crate) peers: BTreeMap<RunId, Peer>,
     /// Since which epoch the primary is where it is.
@@ -45,6 +47,7 @@ impl Group {
         let mut group = Self {
             name: name.into(),
             primary: Instance::server(now, core, primary, access),
+            is_primary_a_replica: false,
             settings,
             replicas: BTreeMap::new(),
             peers: BTreeMap::new(),

@@ -58,6 +58,8 @@ pub enum Output {
     KillScript(ScriptId),
     /// End this process at once: an operator wants to see what becomes of a failover then.
     Crash,
+    /// For the log alone: what an operator should do.
+    Advise(String),
     /// For log and channels.
     Tell(Event),
     /// Nothing more now. Call `handle_time` then.

@@ -346,6 +346,12 @@ impl Sentinel {
         self.log.snapshot()
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
     /// The folder of its file.
     #[must_use]
     pub fn folder(&self) -> &std::path::Path {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use store_engine::{SentinelRequest, SessionId};
+use store_engine::{LogLevel, SentinelRequest, SessionId};
 use store_replica::Address;
 use store_sentinel::{AdminRequest, DownAnswer, Event, Level, LinkId, Output, Question};
 
@@ -162,6 +162,7 @@ impl EventLoop {
                 }
                 Output::KillScript(id) => driver.scripts.kill(id),
                 Output::Crash => self.crash(),
+                Output::Advise(line) => self.log(LogLevel::Warning, &line),
                 Output::Tell(event) => self.tell_event(&event),
             }
         }
@@ -203,7 +204,7 @@ impl EventLoop {
     /// An operator asked for it by SENTINEL SIMULATE-FAILURE.
     fn crash(&mut self) {
         let line = "Sentinel CRASH because of SENTINEL simulate-failure";
-        self.log(store_engine::LogLevel::Warning, line);
+        self.log(LogLevel::Warning, line);
         std::process::exit(SIMULATED_EXIT);
     }
 }

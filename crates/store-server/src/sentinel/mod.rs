@@ -133,6 +133,9 @@ impl SentinelDriver {
             match self.queue.pop_front()? {
                 Output::Persist(text) => {
                     let text = self.newest_text().unwrap_or(text);
+                    if self.file.has_failed() {
+                        self.refuse_kept();
+                    }
                     self.file.write(text);
                 }
                 output => return Some(output),
@@ -160,16 +163,20 @@ impl SentinelDriver {
         let now = self.now();
         let line = self.file.finish(now, written);
         if has_failed && !had_failed {
-            // Whoever waits for this very text is told that it is not kept.
-            for output in &mut self.queue {
-                if let Output::Reply { bytes, .. } = output
-                    && bytes == b"+OK\r\n"
-                {
-                    *bytes = b"-ERR Failed to save config file. Check server logs.\r\n".to_vec();
-                }
-            }
+            self.refuse_kept();
         }
         line
+    }
+
+    /// Whoever waits for what the file lacks is told that it is not kept.
+    fn refuse_kept(&mut self) {
+        for output in &mut self.queue {
+            if let Output::Reply { bytes, .. } = output
+                && bytes == b"+OK\r\n"
+            {
+                *bytes = b"-ERR Failed to save config file. Check server logs.\r\n".to_vec();
+            }
+        }
     }
 
     /// SENTINEL of a session, which waits for the answer.

@@ -150,6 +150,7 @@ impl World {
             | Output::StartScript { .. }
             | Output::KillScript(_)
             | Output::Crash
+            | Output::Advise(_)
             | Output::WaitUntil(_) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! `tenure serve --sentinel`: our sentinels among real ones, over our stores and real servers.
 
+mod alone;
 mod failover;
 mod shape;
 
