@@ -292,7 +292,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (pubsub, tracking) = (&cx.server.pubsub, &cx.server.tracking);
     let rates = cx.server.rate_meter.rates(cx.db.now_ms(), cx.server.amounts());
     let exceeded_us = cx.server.eviction.exceeded_us(cx.db.now_us());
-    let syncs = cx.server.replication.syncs;
+    let syncs = cx.server.replication.counted_syncs();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
         "total_connections_received" => cx.server.stats.connections,

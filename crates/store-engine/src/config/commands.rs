@@ -158,6 +158,7 @@ fn config_resetstat(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     cx.db.reset_freed_count();
     cx.server.eviction.reset_stats();
     cx.server.saving.count = 0;
+    cx.server.replication.reset_stats();
     cx.reply.ok();
     Ok(())
 }
