@@ -101,6 +101,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
     let loader = arguments.election.lay(arguments.target.loader()?, name);
+    // The library would end the process on a loss; here the program comes first.
+    let loader = loader.set(["elections", name, "on_loss"], "recontend", "once");
     let config = store_options::load_for(loader, name)?;
     let timing = config.election(name).timing().map_err(tenure::Error::from)?;
     let code = block_on(async {

@@ -1,12 +1,12 @@
 //! The handle of a sidecar, and how it is started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tenure::config::{Config, SidecarConfig};
-use tenure::{Election, Events, Tenure};
+use tenure::{Election, EventKind, Events, OnLoss, Tenure};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
@@ -20,6 +20,10 @@ use crate::{clock, follow, routes};
 
 /// How long the last events of stopped elections may take to be read: they are there already.
 const EVENTS_END_MAX: Duration = Duration::from_secs(2);
+
+/// How long the end of a process that lost a term may take: hooks end within less, and a store that
+/// does not answer must not hold it up.
+const EXIT_MAX: Duration = Duration::from_secs(15);
 
 /// A running sidecar. Cheap to clone; its background tasks end with the last clone.
 #[derive(Clone, Debug)]
@@ -47,6 +51,38 @@ impl Shared {
     pub(crate) fn resource(&self, name: &str) -> Option<&Arc<Watched>> {
         self.resources.iter().find(|watched| watched.name() == name)
     }
+
+    async fn shutdown(&self) {
+        self.tenure.shutdown().await;
+        // The end of each election is in its events; until they are read, no hook knows of it.
+        let mut listening = self.listening.subscribe();
+        let all_read = listening.wait_for(|count| *count == 0);
+        if tokio::time::timeout(EVENTS_END_MAX, all_read).await.is_err() {
+            tracing::warn!(target: "tenure", "sidecar: the events of an election have no end");
+        }
+        self.hooks.end().await;
+    }
+
+    /// Ends the process with `code` once the term of an election was lost and the hooks know of it.
+    async fn exit_on_loss(self: Arc<Self>, election: Election, mut events: Events, code: i32) {
+        loop {
+            let is_lost = match events.next().await {
+                Some(Ok(event)) => is_loss(&event.kind),
+                // Some were dropped; the status has counted what was in them.
+                Some(Err(_)) => election.status().counts.losses > 0,
+                None => return,
+            };
+            if is_lost {
+                break;
+            }
+        }
+        let _ = tokio::time::timeout(EXIT_MAX, self.shutdown()).await;
+        std::process::exit(code);
+    }
+}
+
+fn is_loss(event: &EventKind) -> bool {
+    matches!(event, EventKind::Lost { reason, .. } if reason.is_involuntary())
 }
 
 /// Ends what runs beside, so that it does not outlive whoever wanted it.
@@ -68,6 +104,7 @@ impl Sidecar {
             observed: Vec::new(),
             hooks: Vec::new(),
             release: Release::AtOnce,
+            exits: Vec::new(),
             standby_is_degraded: false,
         }
     }
@@ -83,17 +120,29 @@ impl Sidecar {
 
     /// Like [`from_config`](Self::from_config), but takes part in the elections `names`, whether
     /// the configuration names them or not.
+    ///
+    /// Nobody beats here, so `require_beat` has no effect. Where `on_loss` is `exit`, the process
+    /// ends when the hooks on loss have.
     pub async fn taking_part(config: Config, names: &[String]) -> Result<Self, SidecarError> {
         let settings = config.sidecar.clone();
+        let on_loss = |name: &String| config.election(name).on_loss;
+        let on_loss: BTreeMap<String, OnLoss> =
+            names.iter().map(|name| (name.clone(), on_loss(name))).collect();
         let tenure = Tenure::from_config(config).await?;
         let mut builder = Sidecar::builder(tenure.clone())
             .standby_is_degraded(settings.standby_is_degraded)
             .release_after_hooks(settings.on_loss_first)
             .hooks(configured_hooks(&settings)?);
         for name in names {
-            let mut starting = tenure.election(name);
+            // The library would end the process at once; here the hooks come first.
+            let mut starting = tenure.election(name).on_loss(OnLoss::Recontend).require_beat(None);
             let events = starting.events();
-            builder = builder.election_from_start(starting.start().await?, events);
+            let losses = starting.events();
+            let election = starting.start().await?;
+            if let OnLoss::Exit(code) = on_loss[name] {
+                builder.exits.push((election.clone(), losses, code));
+            }
+            builder = builder.election_from_start(election, events);
         }
         for name in &settings.observe {
             builder = builder.observe(name);
@@ -114,14 +163,7 @@ impl Sidecar {
     ///
     /// Without this, running hooks are killed when the last clone is dropped.
     pub async fn shutdown(&self) {
-        self.shared.tenure.shutdown().await;
-        // The end of each election is in its events; until they are read, no hook knows of it.
-        let mut listening = self.shared.listening.subscribe();
-        let all_read = listening.wait_for(|count| *count == 0);
-        if tokio::time::timeout(EVENTS_END_MAX, all_read).await.is_err() {
-            tracing::warn!(target: "tenure", "sidecar: the events of an election have no end");
-        }
-        self.shared.hooks.end().await;
+        self.shared.shutdown().await;
     }
 
     /// The client of the sidecar.
@@ -161,6 +203,8 @@ pub struct SidecarBuilder {
     observed: Vec<String>,
     hooks: Vec<Hook>,
     release: Release,
+    /// Elections whose loss ends the process, with the exit code.
+    exits: Vec<(Election, Events, i32)>,
     standby_is_degraded: bool,
 }
 
@@ -239,7 +283,11 @@ impl SidecarBuilder {
             standby_is_degraded: self.standby_is_degraded,
             started_at_ms: clock::unix_ms(),
         });
-        let tasks = start_tasks(&shared, listening, self.release);
+        let mut tasks = start_tasks(&shared, listening, self.release);
+        for (election, events, code) in self.exits {
+            let exit = Arc::clone(&shared).exit_on_loss(election, events, code);
+            tasks.push(tokio::spawn(exit).abort_handle());
+        }
         Ok(Sidecar { shared, _tasks: Arc::new(Tasks(tasks)) })
     }
 }

@@ -13,11 +13,14 @@ pub(crate) mod replica_info;
 pub(crate) mod role;
 
 pub use link::Applied;
-use store_replica::{Address, Facts, FailoverPhase, History, LinkPhase, ReplicaState, SyncCounts};
+use store_replica::{
+    Address, Facts, FailoverPhase, FailoverRequest, History, LinkPhase, ReplicaState, SyncCounts,
+};
 use store_resp::{OwnedRequest, Request};
 
 pub(crate) use info::write_section as write_info;
 
+use crate::commands::describe_client;
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::engine::Engine;
@@ -45,6 +48,10 @@ pub enum ReplicationRequest {
     },
     /// REPLICAOF this one; `None` for NO ONE.
     Follow(Option<Address>),
+    /// FAILOVER.
+    Failover(FailoverRequest),
+    /// FAILOVER ABORT.
+    AbortFailover,
 }
 
 /// The part of the stream that is kept.
@@ -128,6 +135,8 @@ pub struct ReplicationFacts {
     pub failover: FailoverPhase,
     /// How often replicas got what.
     pub syncs: SyncCounts,
+    /// What of it was there at CONFIG RESETSTAT.
+    pub syncs_before: SyncCounts,
     /// Bytes of payloads and of the stream that were sent to replicas.
     pub sent_bytes: u64,
     /// Bytes that came from the primary.
@@ -137,6 +146,22 @@ pub struct ReplicationFacts {
 }
 
 impl ReplicationFacts {
+    /// CONFIG RESETSTAT.
+    pub(crate) fn reset_stats(&mut self) {
+        self.syncs_before = self.syncs;
+        (self.sent_bytes, self.received_bytes) = (0, 0);
+    }
+
+    /// How often replicas got what since CONFIG RESETSTAT.
+    pub(crate) fn counted_syncs(&self) -> SyncCounts {
+        let (all, before) = (self.syncs, self.syncs_before);
+        SyncCounts {
+            full: all.full - before.full,
+            partial_done: all.partial_done - before.partial_done,
+            partial_refused: all.partial_refused - before.partial_refused,
+        }
+    }
+
     /// How many replicas have confirmed the stream up to where a session wrote. One that wrote
     /// nothing asks about all that there is.
     pub(crate) fn count_acks(&self, wrote_at: u64) -> usize {
@@ -163,6 +188,12 @@ impl Engine {
     /// with [`follow_replication`](Self::follow_replication).
     pub fn replication_facts_mut(&mut self) -> &mut ReplicationFacts {
         &mut self.state.replication
+    }
+
+    /// A session as CLIENT LIST shows it, for the log; `None` when it is gone.
+    pub fn describe_session(&self, id: SessionId) -> Option<String> {
+        let session = self.state.sessions.get(id)?;
+        Some(describe_client(&self.state, session, self.keyspace.now_ms()))
     }
 
     /// The facts were told: opens or shuts the gates that depend on them.

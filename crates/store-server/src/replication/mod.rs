@@ -42,6 +42,15 @@ pub(crate) struct Ending {
     pub(crate) sessions: Vec<SessionId>,
 }
 
+/// Why clients may not write: the offset of the stream must stand still.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holds {
+    /// The server ends, and replicas get what they lack.
+    pub(crate) for_end: bool,
+    /// A replica is to take over.
+    pub(crate) for_failover: bool,
+}
+
 /// One server's replication, as the loop drives it.
 pub(crate) struct ReplicationDriver {
     pub(crate) machine: Replication,
@@ -65,6 +74,8 @@ pub(crate) struct ReplicationDriver {
     pub(crate) ending: Option<Ending>,
     /// Whether the server has waited for replicas, and ends for a signal.
     pub(crate) has_waited: bool,
+    /// Why clients may not write.
+    pub(crate) holds: Holds,
     /// Whether a replica takes more than a turn gives it.
     pub(crate) has_more: bool,
     /// Scratch: who is written to.
@@ -91,6 +102,7 @@ impl ReplicationDriver {
             payload: None,
             ending: None,
             has_waited: false,
+            holds: Holds::default(),
             has_more: false,
             reading: Vec::new(),
             encoded: Vec::new(),

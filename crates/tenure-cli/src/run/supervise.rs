@@ -169,6 +169,8 @@ impl Supervisor {
                 Done::NoGuard if !self.machine.is_busy() => return Err(no_guard()),
                 Done::NoGuard | Done::Waits => {}
             }
+            // What there was to tell the guard of a check has been told.
+            self.health.iter_mut().for_each(Health::open_gate);
             let mut health = self.health.take();
             let mut is_time_to_check = false;
             tokio::select! {
@@ -475,7 +477,7 @@ impl Supervisor {
         if let Some(slow) = health.take_slow() {
             self.old_checks.end(slow, self.processes);
         }
-        // Its guard is told at once: the check may hide its mark with its first step.
+        // Its guard is told before the check may do its first step, which may be to hide its mark.
         let check = health.begin().and_then(|pid| self.processes.stray(pid));
         if let Some(check) = check {
             self.machine.handle_check_started(boot_now(), check);

@@ -99,7 +99,8 @@ impl ElectionConfig {
             version: self.version.clone(),
             metadata: self.metadata.clone(),
             failback: self.failback,
-            require_beat: self.require_beat,
+            // Whoever leads once has no handle by which its work could beat.
+            require_beat: self.require_beat.filter(|_| contest == Contest::Lasting),
             lock_delay: self.lock_delay,
             fresh_store: self.fresh_store || !self.enabled,
             ..Settings::new(resource, id, self.timing()?)

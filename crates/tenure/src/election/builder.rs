@@ -120,9 +120,10 @@ impl ElectionBuilder {
     }
 
     /// Requires a [`beat`](Election::beat) of the work at least this often while leading. If it
-    /// does not come, the term is released.
-    pub fn require_beat(mut self, every: Duration) -> Self {
-        self.config.require_beat = Some(every);
+    /// does not come, the term is released. `None` where nobody beats, whatever the configuration
+    /// says.
+    pub fn require_beat(mut self, every: impl Into<Option<Duration>>) -> Self {
+        self.config.require_beat = every.into();
         self
     }
 
