@@ -33,12 +33,23 @@ pub(crate) fn checked_out(revision: &str) -> Result<PathBuf, Failure> {
 
 /// Builds the program `name` of `package` as git knows it as `revision`.
 pub(crate) fn older_program(revision: &str, package: &str, name: &str) -> Result<PathBuf, Failure> {
+    build_older(revision, &["--package", package, "--bin", name])?;
+    Ok(checked_out(revision)?.join("target/debug").join(name))
+}
+
+/// The same, built for speed.
+pub(crate) fn older_release(revision: &str, package: &str, name: &str) -> Result<PathBuf, Failure> {
+    build_older(revision, &["--release", "--package", package, "--bin", name])?;
+    Ok(checked_out(revision)?.join("target/release").join(name))
+}
+
+fn build_older(revision: &str, what: &[&str]) -> Result<(), Failure> {
     let folder = checked_out(revision)?;
     let mut build = cargo();
-    build.args(["build", "--quiet", "--package", package, "--bin", name]);
+    build.args(["build", "--quiet"]).args(what);
     build.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
     if !build.status().is_ok_and(|status| status.success()) {
         return Err(Failure::Failed(format!("building {revision} failed: see above")));
     }
-    Ok(folder.join("target/debug").join(name))
+    Ok(())
 }

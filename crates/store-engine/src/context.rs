@@ -159,7 +159,7 @@ impl TimeoutReply {
         match self {
             TimeoutReply::Null => reply.null(),
             TimeoutReply::NullArray => reply.null_array(),
-            TimeoutReply::Replicas => reply.integer(0),
+            TimeoutReply::Replicas(_) => reply.integer(0),
         }
     }
 }

@@ -495,11 +495,13 @@ impl Engine {
         self.state.base_memory + self.state.acl.users_memory() + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that clients hold and track, scripts, and all that waits to be freed.
+    /// Bytes in use with all that clients hold and track, scripts, what is kept for replicas, and
+    /// all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
         let waiting = self.keyspace.freeing_stats().pending_bytes;
         let kept = self.state.tracking.memory() + self.state.scripting.kept_bytes();
-        self.memory() + self.state.clients_memory + kept + waiting
+        let stream = self.state.replication.stream_bytes() as usize;
+        self.memory() + self.state.clients_memory + kept + stream + waiting
     }
 
     /// The driver tells how many bytes clients hold. They count for `maxmemory`.
@@ -578,7 +580,7 @@ impl Engine {
         if let Some(blocked) = &blocked {
             let reply_start = session.output.position();
             match blocked.on_timeout {
-                TimeoutReply::Replicas => self.write_acks(&mut session),
+                TimeoutReply::Replicas(_) => self.write_acks(&mut session),
                 reply => write_timeout(&mut session, reply),
             }
             drop_late_reply(&mut session, reply_start);
@@ -637,11 +639,14 @@ impl Engine {
         }
     }
 
-    /// WAIT is over for a session: so many replicas have what it wrote.
-    pub fn finish_wait(&mut self, id: SessionId, count: usize) {
+    /// The wait of this number is over for a session: so many replicas have what it wrote. Does
+    /// nothing when the session is in another one by now.
+    pub fn finish_wait(&mut self, id: SessionId, wait: u64, count: usize) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
-        let waits =
-            session.blocked.as_ref().is_some_and(|it| it.on_timeout == TimeoutReply::Replicas);
+        let waits = session
+            .blocked
+            .as_ref()
+            .is_some_and(|it| it.on_timeout == TimeoutReply::Replicas(wait));
         if waits && let Some(blocked) = self.forget_wait(&mut session) {
             self.unmeasured.add_unblocked(&blocked);
             let reply_start = session.output.position();

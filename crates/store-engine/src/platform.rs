@@ -5,7 +5,7 @@ use std::path::Path;
 
 use store_persist::rdb::Part;
 
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::persistence::snapshot::SaveJob;
 
 /// What the process uses, as INFO tells.
@@ -50,9 +50,14 @@ pub trait Platform: Send {
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
 
     /// Follows settings that CONFIG SET is about to change and that concern the outside, such
-    /// as ports and certificates. It may give one its whole name, such as a folder. When it
-    /// fails, nothing changes.
-    fn follow_settings(&self, _before: &Config, _after: &mut Config) -> Result<(), SettingRefused> {
+    /// as ports and certificates. `_named` were named, also those that keep their value. It may
+    /// give one its whole name, such as a folder. When it fails, nothing changes.
+    fn follow_settings(
+        &self,
+        _before: &Config,
+        _after: &mut Config,
+        _named: &[&Setting],
+    ) -> Result<(), SettingRefused> {
         Ok(())
     }
 

@@ -163,8 +163,9 @@ pub enum TimeoutReply {
     Null,
     /// Null, where an array would have come.
     NullArray,
-    /// How many replicas have confirmed what the session wrote.
-    Replicas,
+    /// How many replicas have confirmed what the session wrote. The number of the wait tells an
+    /// answer to this one from a late answer to an earlier one.
+    Replicas(u64),
 }
 
 /// Why and until when a session waits.

@@ -115,6 +115,7 @@ impl Replication {
     ) -> Result<(), FailoverError> {
         self.check_failover(&request)?;
         let until = request.timeout.map(|timeout| now + timeout);
+        self.log_failover(request.to.clone(), FailoverEvent::Requested);
         self.failover =
             FailoverState::WaitSync { to: request.to, is_forced: request.is_forced, until };
         self.outputs.push_back(Output::PauseWrites);
@@ -129,11 +130,11 @@ impl Replication {
         if !self.is_primary() {
             return Err(FailoverError::NotPrimary);
         }
-        if request.is_forced && (request.to.is_none() || request.timeout.is_none()) {
-            return Err(FailoverError::ForceNeedsBoth);
-        }
         if !self.has_replicas() {
             return Err(FailoverError::NoReplicas);
+        }
+        if request.is_forced && (request.to.is_none() || request.timeout.is_none()) {
+            return Err(FailoverError::ForceNeedsBoth);
         }
         let Some(to) = &request.to else { return Ok(()) };
         let target = self.replicas.iter().find(|replica| replica.address() == *to);
@@ -155,20 +156,34 @@ impl Replication {
     /// Primary again, and clients may write.
     fn give_up_failover(&mut self, now: Moment, why: FailoverEvent) {
         let was_asked = matches!(self.failover, FailoverState::InProgress(_));
+        let target = self.failover_target();
         self.failover = FailoverState::None;
+        self.log_failover(target, why);
         if was_asked {
             self.promote(now);
         }
         self.outputs.push_back(Output::Unpause);
-        self.log(Event::Failover(why));
+    }
+
+    fn log_failover(&mut self, to: Option<Address>, event: FailoverEvent) {
+        self.log(Event::Failover { to, event });
+    }
+
+    fn failover_target(&self) -> Option<Address> {
+        match &self.failover {
+            FailoverState::None => None,
+            FailoverState::WaitSync { to, .. } => to.clone(),
+            FailoverState::InProgress(_) => self.link.as_ref().map(|link| link.primary().clone()),
+        }
     }
 
     /// An operator decides otherwise meanwhile: clients may write again wherever they may at all.
     pub(crate) fn end_failover_unfinished(&mut self) {
         if self.is_failing_over() {
+            let target = self.failover_target();
             self.failover = FailoverState::None;
             self.outputs.push_back(Output::Unpause);
-            self.log(Event::Failover(FailoverEvent::Aborted));
+            self.log_failover(target, FailoverEvent::Aborted);
         }
     }
 
@@ -204,7 +219,7 @@ impl Replication {
     }
 
     fn hand_over(&mut self, now: Moment, target: Address, how: FailoverEvent) {
-        self.log(Event::Failover(how));
+        self.log_failover(Some(target.clone()), how);
         let is_forced = how == FailoverEvent::Forced;
         let hand_over = HandOver { is_forced, was_asked: false, is_primary: false };
         self.failover = FailoverState::InProgress(hand_over);
@@ -226,9 +241,10 @@ impl Replication {
     /// The target answered as a primary does.
     pub(crate) fn finish_failover(&mut self) {
         if self.is_failing_over() {
+            let target = self.failover_target();
             self.failover = FailoverState::None;
             self.outputs.push_back(Output::Unpause);
-            self.log(Event::Failover(FailoverEvent::Done));
+            self.log_failover(target, FailoverEvent::Done);
         }
     }
 
@@ -274,6 +290,7 @@ impl Replication {
             self.reply(session, "-ERR PSYNC FAILOVER replid must match my replid.\r\n");
             return false;
         }
+        self.log(Event::TakesOver { session, id: self.history.id() });
         self.promote(now);
         true
     }

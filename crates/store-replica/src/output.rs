@@ -124,13 +124,27 @@ pub enum Event {
     StepRefused(String),
     /// The primary refused the link with this text.
     LinkRefused(String),
-    /// A failover ended, well or not.
-    Failover(FailoverEvent),
+    /// A FAILOVER came a step further, or ended, well or not.
+    Failover {
+        /// The replica that is to take over; `None` while it may be any.
+        to: Option<Address>,
+        /// What happened.
+        event: FailoverEvent,
+    },
+    /// A primary asked this replica to take over its history, and it does.
+    TakesOver {
+        /// The session of that primary.
+        session: SessionId,
+        /// The history.
+        id: ReplicationId,
+    },
 }
 
 /// What became of a FAILOVER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailoverEvent {
+    /// Clients may not write any more, until a replica has everything.
+    Requested,
     /// A replica has everything: it is asked to take over.
     Started,
     /// The time is up and FORCE was given: it is asked although it may lack writes.

@@ -16,7 +16,9 @@ pub(crate) const COMMAND: Command = Command {
                                          about ten minutes. --only PART: command, outage
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, snapshots, start, idling; about ten
-                                         minutes. --only PART: speed, get, stall, snapshot, append, memory
+                                         minutes. --only PART: speed, get, stall, snapshot, append, memory;
+                                         --before COMMIT measures the speed of an earlier one in the same
+                                         rounds and says by how much each ratio to redis-server grew
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
   cargo xtask bench build [--before COMMIT]
@@ -52,10 +54,17 @@ fn election(words: &[String]) -> Result<(), Failure> {
 }
 
 fn store(words: &[String]) -> Result<(), Failure> {
+    let mut words = words.to_vec();
+    if let Some(flag) = words.iter().position(|word| word == "--before") {
+        let usage = || Failure::Usage("bench store: --before takes a commit".to_owned());
+        let commit = words.get_mut(flag + 1).ok_or_else(usage)?;
+        let program = older::older_release(commit, "tenure-cli", "tenure")?;
+        *commit = program.to_string_lossy().into_owned();
+    }
     // One at a time: built together, the program would get features that only the benchmark wants.
     release(&["build", "--release", "--quiet", "--package", "tenure-cli", "--bin", "tenure"], &[])?;
     let run = ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-store", "--"];
-    release(&run, words)
+    release(&run, &words)
 }
 
 fn eviction(words: &[String]) -> Result<(), Failure> {

@@ -139,7 +139,6 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    let replication = &cx.server.replication;
     let (account, freeing) = (account(cx), cx.db.freeing_stats());
     let scripts = cx.server.scripting.usage();
     let machine_bytes = cx.server.platform.usage().machine_bytes;
@@ -189,9 +188,9 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_fragmentation_ratio" => fragmentation,
         "mem_fragmentation_bytes" => over,
         "mem_not_counted_for_evict" => account.uncounted(),
-        "mem_replication_backlog" => replication.stream_bytes(),
-        "mem_total_replication_buffers" => replication.stream_bytes(),
-        "mem_clients_slaves" => 0,
+        "mem_replication_backlog" => account.backlog,
+        "mem_total_replication_buffers" => account.backlog + account.unread,
+        "mem_clients_slaves" => account.unread,
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
         "mem_aof_buffer" => account.file_buffer,
@@ -293,7 +292,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (pubsub, tracking) = (&cx.server.pubsub, &cx.server.tracking);
     let rates = cx.server.rate_meter.rates(cx.db.now_ms(), cx.server.amounts());
     let exceeded_us = cx.server.eviction.exceeded_us(cx.db.now_us());
-    let syncs = cx.server.replication.syncs;
+    let syncs = cx.server.replication.counted_syncs();
     let kilobytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     facts!(text,
         "total_connections_received" => cx.server.stats.connections,

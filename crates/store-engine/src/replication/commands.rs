@@ -1,10 +1,13 @@
 //! Commands of replication. What they ask for is decided by the driver's machine; the session is
 //! held back until it has answered.
 
-use store_replica::{Address, FailoverPhase};
+use std::time::Duration;
+
+use store_replica::{Address, FailoverPhase, FailoverRequest};
 
 use crate::commands::describe_client;
 use crate::commands::prelude::*;
+use crate::config::is_host;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::replication::{ReplicationRequest, replica_info, role};
@@ -108,9 +111,7 @@ fn primary_address(request: Request<'_>) -> Result<Address, CommandError> {
     let port = integer_within(request.arg(2), 0, 65_535)
         .map_err(|_| CommandError::text("ERR Invalid master port"))?;
     let host = String::from_utf8(request.arg(1).to_vec()).ok();
-    let is_name =
-        |host: &String| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
-    let host = host.filter(is_name);
+    let host = host.filter(|host| is_host(host));
     let host = host.ok_or(CommandError::text("ERR Invalid master host"))?;
     Ok(Address { host, port: port as u16 })
 }
@@ -151,27 +152,44 @@ pub(crate) fn hold(
     cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
 }
 
-fn failover(_: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if request.len() == 2 && is_word(request.arg(1), "ABORT") {
-        return Err(CommandError::text("ERR No failover in progress."));
+        return hold(cx, request, ReplicationRequest::AbortFailover);
     }
+    let asked = failover_options(request)?;
+    hold(cx, request, ReplicationRequest::Failover(asked))
+}
+
+fn failover_options(request: Request<'_>) -> Result<FailoverRequest, CommandError> {
+    let mut asked = FailoverRequest::default();
     let mut at = 1;
     while let Some(word) = request.get(at) {
-        let width = match () {
-            () if is_word(word, "TO") => 3,
-            () if is_word(word, "TIMEOUT") => 2,
-            () if is_word(word, "FORCE") => 1,
+        let left = request.len() - at - 1;
+        at += match () {
+            () if is_word(word, "TIMEOUT") && left >= 1 && asked.timeout.is_none() => {
+                let timeout = u64::try_from(integer(request.arg(at + 1))?).ok();
+                let timeout = timeout
+                    .filter(|ms| *ms > 0)
+                    .ok_or(CommandError::text("ERR FAILOVER timeout must be greater than 0"))?;
+                asked.timeout = Some(Duration::from_millis(timeout));
+                2
+            }
+            () if is_word(word, "TO") && left >= 2 && asked.to.is_none() => {
+                let port = integer(request.arg(at + 2))?;
+                let host = String::from_utf8_lossy(request.arg(at + 1)).into_owned();
+                // Nobody follows from a port that there is not.
+                let port = u16::try_from(port).unwrap_or(0);
+                asked.to = Some(Address { host, port });
+                3
+            }
+            () if is_word(word, "FORCE") && !asked.is_forced => {
+                asked.is_forced = true;
+                1
+            }
             () => return Err(CommandError::SYNTAX),
         };
-        if at + width > request.len() {
-            return Err(CommandError::SYNTAX);
-        }
-        if width == 2 && integer(request.arg(at + 1))? <= 0 {
-            return Err(CommandError::text("ERR FAILOVER timeout must be greater than 0"));
-        }
-        at += width;
     }
-    Err(CommandError::text("ERR FAILOVER requires connected replicas."))
+    Ok(asked)
 }
 
 fn wait(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -187,8 +205,10 @@ fn wait(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         cx.reply.count(have);
         return Ok(());
     }
-    ask(cx, ReplicationRequest::Wait { count });
-    cx.block(request, std::iter::empty(), timeout as u64, TimeoutReply::Replicas)
+    cx.server.replication.waits_begun += 1;
+    let wait = cx.server.replication.waits_begun;
+    ask(cx, ReplicationRequest::Wait { count, wait });
+    cx.block(request, std::iter::empty(), timeout as u64, TimeoutReply::Replicas(wait))
 }
 
 fn ask(cx: &mut Context<'_>, request: ReplicationRequest) {

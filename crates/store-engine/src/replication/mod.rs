@@ -13,11 +13,14 @@ pub(crate) mod replica_info;
 pub(crate) mod role;
 
 pub use link::Applied;
-use store_replica::{Address, Facts, FailoverPhase, History, LinkPhase, ReplicaState, SyncCounts};
+use store_replica::{
+    Address, Facts, FailoverPhase, FailoverRequest, History, LinkPhase, ReplicaState, SyncCounts,
+};
 use store_resp::{OwnedRequest, Request};
 
 pub(crate) use info::write_section as write_info;
 
+use crate::commands::describe_client;
 use crate::context::Context;
 use crate::effects::ServerRequest;
 use crate::engine::Engine;
@@ -40,9 +43,15 @@ pub enum ReplicationRequest {
     Wait {
         /// How many.
         count: usize,
+        /// The number of this wait: no other one has it.
+        wait: u64,
     },
     /// REPLICAOF this one; `None` for NO ONE.
     Follow(Option<Address>),
+    /// FAILOVER.
+    Failover(FailoverRequest),
+    /// FAILOVER ABORT.
+    AbortFailover,
 }
 
 /// The part of the stream that is kept.
@@ -126,13 +135,33 @@ pub struct ReplicationFacts {
     pub failover: FailoverPhase,
     /// How often replicas got what.
     pub syncs: SyncCounts,
+    /// What of it was there at CONFIG RESETSTAT.
+    pub syncs_before: SyncCounts,
     /// Bytes of payloads and of the stream that were sent to replicas.
     pub sent_bytes: u64,
     /// Bytes that came from the primary.
     pub received_bytes: u64,
+    /// How many sessions have begun to WAIT.
+    pub(crate) waits_begun: u64,
 }
 
 impl ReplicationFacts {
+    /// CONFIG RESETSTAT.
+    pub(crate) fn reset_stats(&mut self) {
+        self.syncs_before = self.syncs;
+        (self.sent_bytes, self.received_bytes) = (0, 0);
+    }
+
+    /// How often replicas got what since CONFIG RESETSTAT.
+    pub(crate) fn counted_syncs(&self) -> SyncCounts {
+        let (all, before) = (self.syncs, self.syncs_before);
+        SyncCounts {
+            full: all.full - before.full,
+            partial_done: all.partial_done - before.partial_done,
+            partial_refused: all.partial_refused - before.partial_refused,
+        }
+    }
+
     /// How many replicas have confirmed the stream up to where a session wrote. One that wrote
     /// nothing asks about all that there is.
     pub(crate) fn count_acks(&self, wrote_at: u64) -> usize {
@@ -159,6 +188,12 @@ impl Engine {
     /// with [`follow_replication`](Self::follow_replication).
     pub fn replication_facts_mut(&mut self) -> &mut ReplicationFacts {
         &mut self.state.replication
+    }
+
+    /// A session as CLIENT LIST shows it, for the log; `None` when it is gone.
+    pub fn describe_session(&self, id: SessionId) -> Option<String> {
+        let session = self.state.sessions.get(id)?;
+        Some(describe_client(&self.state, session, self.keyspace.now_ms()))
     }
 
     /// The facts were told: opens or shuts the gates that depend on them.

@@ -12,4 +12,5 @@ mod restore;
 mod scripts;
 mod streams;
 mod transaction;
+mod waiting;
 mod world;

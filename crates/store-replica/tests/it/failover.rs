@@ -26,7 +26,7 @@ fn the_role_is_handed_over_when_a_replica_has_everything() {
     let mut primary = primary_with_replica();
     let offset = primary.write(0, "<a>");
     primary.core.start_failover(primary.now, FailoverRequest::default()).unwrap();
-    assert_eq!(primary.outputs(), [Output::PauseWrites]);
+    assert_eq!(primary.outputs().last(), Some(&Output::PauseWrites));
     primary.ask(SESSION, &format!("REPLCONF ACK {offset}"));
     assert!(primary.outputs().contains(&Output::Become(Role::Replica(target()))));
     let id = primary.core.history().id();
@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     primary.ask(SessionId(5), "PSYNC ? -1");
     assert!(primary.replies().contains("Can't SYNC while failing over"));
     primary.core.abort_failover(primary.now).unwrap();
-    assert_eq!(primary.outputs().first(), Some(&Output::Unpause));
+    assert!(primary.outputs().contains(&Output::Unpause));
     let mut replica = Server::with_delay_zero(2);
     replica.connect();
     assert_eq!(start(&mut replica, any), Err(FailoverError::NotPrimary));

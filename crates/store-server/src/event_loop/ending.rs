@@ -38,6 +38,11 @@ impl EventLoop {
         tell_facts(&self.replication, &mut self.engine);
     }
 
+    pub(super) fn hold_for_end(&mut self, is_held: bool) {
+        self.replication.holds.for_end = is_held;
+        self.follow_holds();
+    }
+
     fn begin_ending(&mut self, id: Option<SessionId>) {
         let wait = self.engine.config().settings().process.shutdown_wait;
         let offset = self.replication.machine.history().offset();
@@ -50,7 +55,7 @@ impl EventLoop {
             self.replication.machine.want_acks();
             let now = self.replication.now();
             self.replication.machine.handle_turn_end(now);
-            self.engine.hold_writes(true);
+            self.hold_for_end(true);
         }
     }
 
@@ -80,7 +85,7 @@ impl EventLoop {
             // What was held back is not written any more: it would be lost.
             return;
         }
-        self.engine.hold_writes(false);
+        self.hold_for_end(false);
         let error = CommandError::text("ERR Errors trying to SHUTDOWN. Check logs.");
         sessions.for_each(|id| self.engine.refuse_waiting(id, &error));
     }
@@ -112,7 +117,7 @@ impl EventLoop {
     pub(super) fn abort_ending(&mut self, id: SessionId) {
         if let Some(ending) = self.replication.ending.take() {
             self.log(LogLevel::Notice, "Shutdown manually aborted.");
-            self.engine.hold_writes(false);
+            self.hold_for_end(false);
             (self.is_stopping, self.stop_signal) = (false, None);
             let error = CommandError::text("ERR Errors trying to SHUTDOWN. Check logs.");
             ending.sessions.into_iter().for_each(|id| self.engine.refuse_waiting(id, &error));

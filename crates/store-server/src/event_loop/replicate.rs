@@ -2,10 +2,11 @@
 //! asks for is done in order.
 
 use store_engine::{
-    LogLevel, ReplicationRequest, SessionId, SnapshotForm, SnapshotKind, session_flag,
+    CommandError, LogLevel, ReplicationRequest, SessionId, SnapshotForm, SnapshotKind, session_flag,
 };
 use store_replica::{
-    CloseReason, Output, ReplicaState, SnapshotContent, SnapshotNeeds, SnapshotTarget,
+    CloseReason, FailoverError, Output, ReplicaState, SnapshotContent, SnapshotNeeds,
+    SnapshotTarget,
 };
 
 use super::EventLoop;
@@ -43,17 +44,7 @@ impl EventLoop {
         let now = self.replication.now();
         let machine = &mut self.replication.machine;
         match request {
-            ReplicationRequest::Wait { count } => {
-                let wrote_at = self.engine.session_mut(id).map_or(0, |it| it.wrote_at);
-                // One that wrote nothing asks about all that there is.
-                let wrote_at = if wrote_at == 0 { machine.history().offset() } else { wrote_at };
-                // A wait that ended by its time may still be there.
-                machine.stop_waiting(session);
-                if let Some(count) = machine.wait(now, session, wrote_at, count, None) {
-                    self.engine.finish_wait(id, count);
-                }
-                return;
-            }
+            ReplicationRequest::Wait { count, wait } => return self.begin_wait(id, count, wait),
             ReplicationRequest::Shutdown => return self.end_after_replicas(Some(id)),
             ReplicationRequest::AbortShutdown => return self.abort_ending(id),
             ReplicationRequest::Follow(primary) => {
@@ -61,6 +52,14 @@ impl EventLoop {
                 self.follow(primary);
                 tell_facts(&self.replication, &mut self.engine);
                 return;
+            }
+            ReplicationRequest::Failover(request) => {
+                let outcome = machine.start_failover(now, request);
+                return self.answer_failover(id, outcome);
+            }
+            ReplicationRequest::AbortFailover => {
+                let outcome = machine.abort_failover(now);
+                return self.answer_failover(id, outcome);
             }
             ReplicationRequest::Replconf(request) => {
                 machine.handle_replconf(now, session, request.as_request());
@@ -79,6 +78,49 @@ impl EventLoop {
         self.mark_replica(id);
         tell_facts(&self.replication, &mut self.engine);
         self.engine.resume_session(id);
+    }
+
+    /// Answered before anything is done: a change of the role sends away whoever waits.
+    fn answer_failover(&mut self, id: SessionId, outcome: Result<(), FailoverError>) {
+        match outcome {
+            Ok(()) => {
+                if let Some(session) = self.engine.session_mut(id) {
+                    session.output.extend_from_slice(b"+OK\r\n");
+                }
+                self.engine.resume_session(id);
+            }
+            Err(error) => {
+                let error = CommandError::new(format!("ERR {error}"));
+                self.engine.refuse_waiting(id, &error);
+            }
+        }
+        self.carry_out();
+        tell_facts(&self.replication, &mut self.engine);
+    }
+
+    fn hold_for_failover(&mut self, is_held: bool) {
+        self.replication.holds.for_failover = is_held;
+        self.follow_holds();
+    }
+
+    /// Writes are held while anything wants them to be.
+    pub(super) fn follow_holds(&mut self) {
+        let holds = self.replication.holds;
+        self.engine.hold_writes(holds.for_end || holds.for_failover);
+    }
+
+    /// WAIT. The time of an earlier one may be up without the machine knowing of it.
+    fn begin_wait(&mut self, id: SessionId, count: usize, wait: u64) {
+        let session = self.replication.begin_wait(id, wait);
+        let now = self.replication.now();
+        let machine = &mut self.replication.machine;
+        let wrote_at = self.engine.session_mut(id).map_or(0, |it| it.wrote_at);
+        // One that wrote nothing asks about all that there is.
+        let wrote_at = if wrote_at == 0 { machine.history().offset() } else { wrote_at };
+        machine.stop_waiting(session);
+        if let Some(count) = machine.wait(now, session, wrote_at, count, None) {
+            self.engine.finish_wait(id, wait, count);
+        }
     }
 
     /// The machine learns where a replica connects from.
@@ -127,12 +169,12 @@ impl EventLoop {
             }
             Output::CancelSnapshot => self.cancel_payload(),
             Output::Waited { session, count } => {
-                if let Some(id) = self.replication.session(session) {
-                    self.engine.finish_wait(id, count);
+                if let Some((id, wait)) = self.replication.end_wait(session) {
+                    self.engine.finish_wait(id, wait, count);
                 }
             }
             Output::Log(event) => {
-                if let Some((level, line)) = words(&self.replication, &event) {
+                for (level, line) in words(&self.replication, &self.engine, &event) {
                     self.log(level, &line);
                 }
             }
@@ -144,8 +186,10 @@ impl EventLoop {
             | Output::Load
             | Output::DropPayload
             | Output::Linked { .. } => self.do_link_output(output),
-            // Nobody can ask for a failover yet; what waits is not an output here.
-            Output::PauseWrites | Output::Unpause | Output::WaitUntil(_) => {}
+            Output::PauseWrites => self.hold_for_failover(true),
+            Output::Unpause => self.hold_for_failover(false),
+            // What waits is not an output here.
+            Output::WaitUntil(_) => {}
         }
     }
 

@@ -40,7 +40,7 @@ impl EventLoop {
         let result = if is_forced { "its data is lost" } else { "it cannot end" };
         self.log(LogLevel::Warning, &format!("The server cannot save, so {result}: {reason}"));
         self.is_stopping = is_forced;
-        self.engine.hold_writes(false);
+        self.hold_for_end(false);
         self.replication.has_waited = false;
         is_forced
     }

@@ -2,13 +2,48 @@
 //! those of Redis.
 
 use store_engine::{Engine, LogLevel, SessionId};
-use store_replica::{CloseReason, Event, ReplicaState};
+use store_replica::{Address, CloseReason, Event, FailoverEvent, ReplicaState};
 
 use super::ReplicationDriver;
 use super::link_log::link_words;
 
-/// The line for an event, if it is worth one.
-pub(crate) fn words(driver: &ReplicationDriver, event: &Event) -> Option<(LogLevel, String)> {
+/// The lines for an event, if it is worth any.
+pub(crate) fn words(
+    driver: &ReplicationDriver,
+    engine: &Engine,
+    event: &Event,
+) -> Vec<(LogLevel, String)> {
+    let notice = |line: String| (LogLevel::Notice, line);
+    match event {
+        Event::TakesOver { session, id } => {
+            let session = driver.session(*session).and_then(|id| engine.describe_session(id));
+            let by = session.unwrap_or_default();
+            vec![
+                notice(format!("Failover request received for replid {}.", id.as_str())),
+                notice(format!("MASTER MODE enabled (failover request from '{by}')")),
+            ]
+        }
+        Event::Failover { to, event } => vec![notice(failover_words(to.as_ref(), *event))],
+        _ => primary_words(driver, event).into_iter().collect(),
+    }
+}
+
+fn failover_words(to: Option<&Address>, event: FailoverEvent) -> String {
+    let target = to.map_or_else(|| "any replica".to_owned(), Address::to_string);
+    let aborted = |reason: &str| format!("FAILOVER to {target} aborted: {reason}");
+    match event {
+        FailoverEvent::Requested => format!("FAILOVER requested to {target}."),
+        FailoverEvent::Started => format!("Failover target {target} is synced, failing over."),
+        FailoverEvent::Forced => format!("FAILOVER to {target} time out exceeded, failing over."),
+        FailoverEvent::Done => format!("FAILOVER to {target} is done."),
+        FailoverEvent::TimedOut => aborted("Replica never caught up before timeout"),
+        FailoverEvent::Aborted => aborted("Failover manually aborted"),
+        FailoverEvent::Rejected => aborted("Failover target rejected psync request"),
+        FailoverEvent::TargetLost => aborted("the target is not connected any more"),
+    }
+}
+
+fn primary_words(driver: &ReplicationDriver, event: &Event) -> Option<(LogLevel, String)> {
     let name = |session: &store_replica::SessionId| name_of(driver, *session);
     let notice = |line: String| Some((LogLevel::Notice, line));
     match event {
@@ -60,8 +95,10 @@ pub(crate) fn closing_words(
         || format!("client id #{}", id.number),
         |replica| format!("{}:{}", replica.ip, replica.port),
     );
-    let is_online = told.is_some_and(|replica| replica.state == ReplicaState::Online);
-    let stage = if is_online { "streaming sync" } else { "full sync" };
+    // As in Redis, one that has yet to confirm its payload counts among those that follow.
+    let has_payload = |state| matches!(state, ReplicaState::AwaitAck | ReplicaState::Online);
+    let follows = told.is_some_and(|replica| has_payload(replica.state));
+    let stage = if follows { "streaming sync" } else { "full sync" };
     let line = match reason {
         CloseReason::Silent => format!("Disconnecting timedout replica ({stage}): {name}"),
         CloseReason::OutputLimit => format!(

@@ -42,6 +42,15 @@ pub(crate) struct Ending {
     pub(crate) sessions: Vec<SessionId>,
 }
 
+/// Why clients may not write: the offset of the stream must stand still.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holds {
+    /// The server ends, and replicas get what they lack.
+    pub(crate) for_end: bool,
+    /// A replica is to take over.
+    pub(crate) for_failover: bool,
+}
+
 /// One server's replication, as the loop drives it.
 pub(crate) struct ReplicationDriver {
     pub(crate) machine: Replication,
@@ -52,6 +61,9 @@ pub(crate) struct ReplicationDriver {
     wakes_at: Option<Moment>,
     /// Sessions that the machine knows, by the number that it knows them by.
     sessions: BTreeMap<u64, SessionId>,
+    /// The wait that the machine knows of each session in WAIT. Its time may be up, and the session
+    /// may be in another one by now.
+    waits: BTreeMap<u64, u64>,
     /// Where the stream ended behind what sessions wrote, and the engine has yet to be told.
     wrote: Vec<(SessionId, u64)>,
     /// The snapshot that the machine asked for, until it can begin.
@@ -62,6 +74,8 @@ pub(crate) struct ReplicationDriver {
     pub(crate) ending: Option<Ending>,
     /// Whether the server has waited for replicas, and ends for a signal.
     pub(crate) has_waited: bool,
+    /// Why clients may not write.
+    pub(crate) holds: Holds,
     /// Whether a replica takes more than a turn gives it.
     pub(crate) has_more: bool,
     /// Scratch: who is written to.
@@ -82,11 +96,13 @@ impl ReplicationDriver {
             running,
             wakes_at: None,
             sessions: BTreeMap::new(),
+            waits: BTreeMap::new(),
             wrote: Vec::new(),
             wanted: None,
             payload: None,
             ending: None,
             has_waited: false,
+            holds: Holds::default(),
             has_more: false,
             reading: Vec::new(),
             encoded: Vec::new(),
@@ -147,8 +163,23 @@ impl ReplicationDriver {
         self.sessions.get(&session.0).copied()
     }
 
+    /// A session is in this wait from now on.
+    pub(crate) fn begin_wait(&mut self, id: SessionId, wait: u64) -> store_replica::SessionId {
+        self.waits.insert(id.number, wait);
+        self.know(id)
+    }
+
+    /// What a session waited for, as far as the machine knows, is there.
+    pub(crate) fn end_wait(
+        &mut self,
+        session: store_replica::SessionId,
+    ) -> Option<(SessionId, u64)> {
+        Some((self.session(session)?, self.waits.remove(&session.0)?))
+    }
+
     /// A client is gone. Whether the machine knew it.
     pub(crate) fn forget(&mut self, id: SessionId) -> bool {
+        self.waits.remove(&id.number);
         let is_known = self.sessions.remove(&id.number).is_some();
         if is_known {
             let now = self.now();

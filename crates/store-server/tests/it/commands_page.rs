@@ -22,7 +22,6 @@ use Status::{Absent, Partial, Supported};
 
 const NO_CLUSTER: Status =
     Absent("cluster mode is off, and the reply is that of a redis-server with it off");
-const NO_FAILOVER: Status = Absent("not there yet: answers an error");
 const NO_MODULES: Status = Absent("modules are compiled for redis-server itself: answers an error");
 const OWN_WORDS: Status = Partial("for humans, in words of its own");
 const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not those of Redis");
@@ -37,7 +36,6 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("config|get", Partial("tells every setting, also those listed below")),
     ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
     ("debug", Partial("the harmless subcommands; what crashes or restarts is refused")),
-    ("failover", NO_FAILOVER),
     ("info", Partial("facts about the allocator are constants")),
     ("latency|doctor", OWN_WORDS),
     ("latency|graph", Partial("a drawing of its own")),

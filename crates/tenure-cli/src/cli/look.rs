@@ -6,7 +6,7 @@ use std::time::Duration;
 use store_resp::Reply;
 
 use super::args::Work;
-use super::client::{Client, Outcome, print};
+use super::client::{Client, RequestOutcome, print};
 use super::clock::Stopwatch;
 use super::error::ClientError;
 use super::format::{Form, quoted};
@@ -20,7 +20,7 @@ const HEADING: &[u8] =
     b"keys       memory      clients blocked requests            connections replication\n";
 
 /// Prints all keys, a SCAN at a time.
-pub(super) fn scan(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn scan(client: &mut Client, work: &Work) -> Result<RequestOutcome, ClientError> {
     let mut cursor = b"0".to_vec();
     loop {
         let count = work.count.to_string();
@@ -47,20 +47,20 @@ pub(super) fn scan(client: &mut Client, work: &Work) -> Result<Outcome, ClientEr
         }
         print(&lines)?;
         if next == b"0" {
-            return Ok(Outcome::Fine);
+            return Ok(RequestOutcome::Fine);
         }
         cursor = next.clone();
     }
 }
 
 /// Shows a reply that should have been another one.
-fn refused(client: &Client, reply: &Reply) -> Result<Outcome, ClientError> {
+fn refused(client: &Client, reply: &Reply) -> Result<RequestOutcome, ClientError> {
     print(&client.form.print(reply, false))?;
-    Ok(Outcome::ErrorReply)
+    Ok(RequestOutcome::ErrorReply)
 }
 
 /// Round trips of PING: smallest, greatest and mean, on one line that is overwritten.
-pub(super) fn latency(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn latency(client: &mut Client, work: &Work) -> Result<RequestOutcome, ClientError> {
     /// A hundred samples a second, unless told otherwise.
     const BETWEEN: Duration = Duration::from_millis(10);
     let between = if work.interval > 0.0 { pause(work.interval) } else { BETWEEN };
@@ -87,14 +87,14 @@ pub(super) fn latency(client: &mut Client, work: &Work) -> Result<Outcome, Clien
         }
         if is_last {
             print(b"\n")?;
-            return Ok(Outcome::Fine);
+            return Ok(RequestOutcome::Fine);
         }
         thread::sleep(between);
     }
 }
 
 /// A line of figures from INFO at a time.
-pub(super) fn stat(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn stat(client: &mut Client, work: &Work) -> Result<RequestOutcome, ClientError> {
     const BETWEEN: Duration = Duration::from_secs(1);
     let between = if work.interval > 0.0 { pause(work.interval) } else { BETWEEN };
     let lines_max = endless_unless_told(work);
@@ -117,7 +117,7 @@ pub(super) fn stat(client: &mut Client, work: &Work) -> Result<Outcome, ClientEr
         }
         thread::sleep(between);
     }
-    Ok(Outcome::Fine)
+    Ok(RequestOutcome::Fine)
 }
 
 fn figures(info: &str, requests: u64, more: u64) -> String {

@@ -152,9 +152,16 @@ fn a_short_command_ends_at_once_as_the_first_process() {
     let mut stage = Stage::on(Kind::Own);
     stage.store.pause();
     let port = stage.store.port().to_string();
-    let commands: [&[&str]; 4] =
-        [&["who", NAME], &["history", NAME], &["doctor"], &["cli", "-p", &port, "ping"]];
-    for (words, signal) in commands.into_iter().zip([Signal::TERM, Signal::INT].repeat(2)) {
+    let pipe = stage.folder.path().join("settings");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let commands: [&[&str]; 5] = [
+        &["who", NAME],
+        &["history", NAME],
+        &["doctor"],
+        &["cli", "-p", &port, "ping"],
+        &["serve", pipe.to_str().unwrap()],
+    ];
+    for (words, signal) in commands.into_iter().zip([Signal::TERM, Signal::INT].repeat(3)) {
         let flags = ["-pf", "--mount-proc", "--kill-child"];
         let Some(command) = in_namespace(&stage, &flags, words) else { return };
         let mut outside = Process::spawn(command);

@@ -62,6 +62,18 @@ pub(crate) fn info(connection: &mut Connection, section: &str, name: &str) -> St
     found.unwrap_or_default().to_owned()
 }
 
+pub(crate) fn follow(replica: &mut Connection, port: u16) {
+    assert_eq!(text(&replica.words(&format!("REPLICAOF 127.0.0.1 {port}"))), "OK");
+}
+
+/// So many replicas get the stream.
+pub(crate) fn wait_for_online(primary: &mut Connection, count: usize) {
+    wait_until("replicas to be online", GENEROUS, || {
+        let section = text(&primary.words("INFO replication"));
+        section.matches(",state=online,").count() == count
+    });
+}
+
 pub(crate) fn wait_for_link(replica: &mut Connection) {
     wait_until("the replica to follow", GENEROUS, || {
         info(replica, "replication", "master_link_status") == "up"
@@ -75,10 +87,12 @@ pub(crate) fn assert_equal(primary: &mut Connection, replica: &mut Connection) {
     let mut digests = (String::new(), String::new());
     wait_until("the replica to have everything", GENEROUS, || {
         let offset = info(primary, "replication", "master_repl_offset");
+        if offset != info(replica, "replication", "slave_repl_offset") {
+            return false;
+        }
         digests = (text(&primary.words("DEBUG DIGEST")), text(&replica.words("DEBUG DIGEST")));
         // Keys that end move the stream while one looks.
-        offset == info(replica, "replication", "slave_repl_offset")
-            && offset == info(primary, "replication", "master_repl_offset")
+        offset == info(primary, "replication", "master_repl_offset")
             && info(replica, "replication", "master_link_status") == "up"
     });
     assert_eq!(digests.0, digests.1, "the data differs");

@@ -15,18 +15,14 @@ mod snapshot;
 mod speed;
 mod stall;
 
+use std::path::PathBuf;
+
 use report::Figures;
 
 fn main() -> Outcome {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (scale, only) = match words[..] {
-        [] => (Scale::FULL, None),
-        ["--quick"] => (Scale::QUICK, None),
-        ["--only", what] => (Scale::FULL, Some(only(what)?)),
-        ["--quick", "--only", what] => (Scale::QUICK, Some(only(what)?)),
-        _ => return Err(format!("unknown arguments {words:?}: {USAGE}").into()),
-    };
+    let Options { scale, only } = options(&words)?;
     let mut figures = Figures::default();
     if let Some(only) = only {
         servers::stay_on_the_load_core()?;
@@ -51,7 +47,31 @@ fn main() -> Outcome {
     Ok(())
 }
 
-const USAGE: &str = "known are --quick and --only speed, get, stall, snapshot, append or memory";
+const USAGE: &str = "known are --quick, --before PROGRAM and --only speed, get, stall, snapshot, \
+                     append or memory";
+
+/// What the caller wants measured.
+struct Options {
+    scale: Scale,
+    only: Option<Measure>,
+}
+
+fn options(mut words: &[&str]) -> Outcome<Options> {
+    let mut options = Options { scale: Scale::FULL, only: None };
+    let mut before = None;
+    loop {
+        match words {
+            [] => break,
+            ["--quick", ..] => options.scale = Scale::QUICK,
+            ["--only", what, ..] => options.only = Some(only(what)?),
+            ["--before", program, ..] => before = Some(PathBuf::from(program)),
+            _ => return Err(format!("unknown arguments {words:?}: {USAGE}").into()),
+        }
+        words = &words[if words[0] == "--quick" { 1 } else { 2 }..];
+    }
+    options.scale.before = before;
+    Ok(options)
+}
 
 fn speed_alone(scale: &Scale, _: &mut Figures) -> Outcome {
     speed::measure(scale)?.print();
@@ -93,6 +113,8 @@ struct Scale {
     /// How often files are loaded.
     loads: usize,
     idle_seconds: u64,
+    /// An earlier `tenure`, whose speed is measured in the same rounds.
+    before: Option<PathBuf>,
 }
 
 impl Scale {
@@ -105,6 +127,7 @@ impl Scale {
         snapshot_members: 1_000_000,
         loads: 2,
         idle_seconds: 10,
+        before: None,
     };
     const QUICK: Self = Self {
         rounds: 2,
@@ -115,6 +138,7 @@ impl Scale {
         snapshot_members: 100_000,
         loads: 1,
         idle_seconds: 2,
+        before: None,
     };
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
+use std::path::Path;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use testkit::{RedisServer, ServerProgram};
@@ -68,6 +69,12 @@ pub(crate) fn start_with(side: Side, settings: &[&str]) -> Outcome<RedisServer> 
         Side::Theirs => pinned.arg("redis-server"),
     };
     Ok(RedisServer::builder().program(program).args(settings).start())
+}
+
+/// Starts another `tenure` on that core.
+pub(crate) fn start_program(tenure: &Path) -> Outcome<RedisServer> {
+    let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);
+    Ok(RedisServer::builder().program(pinned.arg(tenure).arg("serve")).start())
 }
 
 /// `tenure` lies beside this program.

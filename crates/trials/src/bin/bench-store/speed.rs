@@ -5,7 +5,7 @@ use std::process::Command;
 use testkit::RedisServer;
 
 use crate::report::verdict;
-use crate::servers::{PerSide, SIDES, Side, cpu_us, start};
+use crate::servers::{PerSide, SIDES, cpu_us, start, start_program};
 use crate::{Outcome, Scale};
 
 /// What redis-benchmark calls them, and how much of the usual number of requests each gets.
@@ -38,6 +38,8 @@ struct Row {
     value_len: usize,
     pipeline: usize,
     best: PerSide<Best>,
+    /// That of an earlier version of ours, if it was asked for.
+    before: Best,
 }
 
 /// The best over all rounds.
@@ -57,6 +59,7 @@ impl Default for Best {
 pub(crate) struct Speeds {
     rows: Vec<Row>,
     rounds: usize,
+    has_before: bool,
 }
 
 pub(crate) fn measure(scale: &Scale) -> Outcome<Speeds> {
@@ -73,31 +76,40 @@ fn measure_some(scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Outcome<Spee
     for &value_len in scale.value_lens {
         for Test { name, .. } in TESTS.iter().filter(|test| is_wanted(test.name)) {
             for (pipeline, _) in PIPELINES {
-                rows.push(Row { test: name, value_len, pipeline, best: PerSide::default() });
+                let (best, before) = (PerSide::default(), Best::default());
+                rows.push(Row { test: name, value_len, pipeline, best, before });
             }
         }
     }
     for round in 1..=scale.rounds {
         for side in SIDES {
             eprintln!("speed: round {round} of {}, {side:?}", scale.rounds);
-            run_all(side, scale, &mut rows)?;
+            run_all(&start(side)?, scale, &mut rows, |row| row.best.side_mut(side))?;
+        }
+        if let Some(program) = &scale.before {
+            eprintln!("speed: round {round} of {}, before", scale.rounds);
+            run_all(&start_program(program)?, scale, &mut rows, |row| &mut row.before)?;
         }
     }
-    Ok(Speeds { rows, rounds: scale.rounds })
+    Ok(Speeds { rows, rounds: scale.rounds, has_before: scale.before.is_some() })
 }
 
-fn run_all(side: Side, scale: &Scale, rows: &mut [Row]) -> Outcome {
-    let server = start(side)?;
+fn run_all(
+    server: &RedisServer,
+    scale: &Scale,
+    rows: &mut [Row],
+    best_of: impl Fn(&mut Row) -> &mut Best,
+) -> Outcome {
     let mut preloaded_len = None;
     for row in rows {
         if preloaded_len != Some(row.value_len) {
             server.cli(&["FLUSHALL"]);
-            load(&server, &Load { test: "set", pipeline: 64, ..Load::of(row, PRELOADED) })?;
+            load(server, &Load { test: "set", pipeline: 64, ..Load::of(row, PRELOADED) })?;
             preloaded_len = Some(row.value_len);
         }
         for _ in 0..repeats(row) {
-            let run = run_once(&server, &Load::of(row, requests(row, scale)))?;
-            let best = row.best.side_mut(side);
+            let run = run_once(server, &Load::of(row, requests(row, scale)))?;
+            let best = best_of(row);
             best.requests_per_second = best.requests_per_second.max(run.requests_per_second);
             best.cpu_us = best.cpu_us.min(run.cpu_us);
         }
@@ -170,7 +182,7 @@ impl Speeds {
              ratio | must | aim |"
         );
         println!("|---|---|---|---|---|---|---|---|---|---|");
-        for Row { test, value_len, pipeline, best: PerSide { ours, theirs } } in &self.rows {
+        for Row { test, value_len, pipeline, best: PerSide { ours, theirs }, .. } in &self.rows {
             let ratio = ours.cpu_us / theirs.cpu_us;
             let bound = bound(test, *pipeline);
             println!(
@@ -184,6 +196,34 @@ impl Speeds {
                 bound.aim.map(|aim| verdict(ratio, aim)).unwrap_or_default(),
             );
         }
+        if self.has_before {
+            self.print_before();
+        }
+    }
+
+    /// The ratios of the earlier version, and by how much they have grown.
+    fn print_before(&self) {
+        println!("\n| command | bytes | pipeline | ratio before | ratio now | worse by |");
+        println!("|---|---|---|---|---|---|");
+        for Row { test, value_len, pipeline, best: PerSide { ours, theirs }, before } in &self.rows
+        {
+            let (earlier, now) = (before.cpu_us / theirs.cpu_us, ours.cpu_us / theirs.cpu_us);
+            println!(
+                "| {} | {value_len} | {pipeline} | {earlier:.2} | {now:.2} | {} |",
+                test.to_uppercase(),
+                growth_verdict(now - earlier),
+            );
+        }
+    }
+}
+
+/// By how much a ratio may grow from one version to the next.
+const GROWTH_MAX: f64 = 0.03;
+
+fn growth_verdict(growth: f64) -> String {
+    match growth <= GROWTH_MAX {
+        true => format!("{growth:+.2}"),
+        false => format!("**{growth:+.2}**"),
     }
 }
 
