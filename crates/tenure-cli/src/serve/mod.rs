@@ -55,6 +55,13 @@ pub(crate) struct Arguments {
     settings: Vec<String>,
 }
 
+impl Arguments {
+    /// As if somebody had typed these words.
+    pub(crate) fn of(settings: Vec<String>) -> Self {
+        Self { settings }
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let words = arguments.settings;
     if words.first().is_some_and(|word| word == "-v" || word == "--version") {
