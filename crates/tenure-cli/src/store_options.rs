@@ -140,21 +140,21 @@ impl Target {
     }
 
     /// Somebody who looks at the election.
-    pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
+    pub(crate) fn observer(&self) -> Result<StoreObserver, Failure> {
         let tenure = connect(load(self.loader()?)?)?;
         let observer = tenure.observe(&self.name)?;
-        Ok(OnLooker { tenure, observer })
+        Ok(StoreObserver { tenure, observer })
     }
 }
 
 /// Looks at one election, and says which store it was when that does not answer.
 #[derive(Debug)]
-pub(crate) struct OnLooker {
+pub(crate) struct StoreObserver {
     pub(crate) tenure: Tenure,
     pub(crate) observer: Observer,
 }
 
-impl OnLooker {
+impl StoreObserver {
     pub(crate) fn wait<T>(
         &self,
         asked: impl Future<Output = Result<T, tenure::Error>>,
