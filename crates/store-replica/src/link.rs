@@ -241,6 +241,19 @@ impl Replication {
         }
     }
 
+    /// Whether the payload is of the history that this server's data has.
+    pub fn is_own_history(&self) -> bool {
+        let sync = self.link.as_ref().and_then(|link| link.sync);
+        let is_described = self.backlog.is_some();
+        is_described
+            && sync.and_then(|sync| sync.history).is_some_and(|(id, _)| id == self.history.id())
+    }
+
+    /// A payload that was loaded beside the old data is about to take its place.
+    pub fn handle_swap(&mut self, now: Moment) {
+        self.forget_data(now);
+    }
+
     /// The old data goes: nothing describes it any more, and nobody may follow it.
     fn forget_data(&mut self, now: Moment) {
         let Some(sync) = self.link.as_mut().and_then(|link| link.sync.as_mut()) else { return };
@@ -395,7 +408,12 @@ impl Replication {
     /// The payload is the data now, with `db` selected in its stream; or it could not be loaded.
     pub fn handle_loaded(&mut self, now: Moment, loaded: Option<usize>) {
         let Some(link) = &self.link else { return };
-        let LinkState::Loading { is_cut } = link.state else { return };
+        let is_cut = match link.state {
+            LinkState::Loading { is_cut } => is_cut,
+            // What has come of it is enough to know that it is of no use.
+            LinkState::Transfer if loaded.is_none() => false,
+            _ => return,
+        };
         let Some(db) = loaded else {
             return self.fail_link(now, LinkFault::Unreadable);
         };

@@ -220,7 +220,7 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     facts!(text,
         "loading" => i32::from(loading.is_some()),
-        "async_loading" => 0,
+        "async_loading" => i32::from(cx.server.persistence.is_loading_aside),
         "current_cow_peak" => 0,
         "current_cow_size" => 0,
         "current_cow_size_age" => 0,

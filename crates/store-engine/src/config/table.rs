@@ -192,8 +192,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576"),
     Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
     Setting::new("repl-disable-tcp-nodelay", YesNo, "no").inert(NO_REPLICATION),
-    Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled")
-        .inert("a replica keeps what arrives in a file until it is whole"),
+    Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled"),
     Setting::new("repl-diskless-sync", YesNo, "yes"),
     Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5"),
     Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0"),

@@ -506,6 +506,19 @@ impl Keyspace {
         self.keeps_ended = true;
     }
 
+    /// Hashes keys as `other` does, so that tables fit both.
+    pub(crate) fn hash_as(&mut self, other: &Keyspace) {
+        self.hasher = other.hasher.clone();
+    }
+
+    /// Takes all tables of a keyspace that hashes as this one, which has no keys and no snapshot.
+    pub(crate) fn take_tables(&mut self, other: &mut Keyspace) {
+        debug_assert!(self.snapshot.is_none() && self.databases.len() == other.databases.len());
+        std::mem::swap(&mut self.databases, &mut other.databases);
+        self.mark = other.mark;
+        self.expiry_cursor = (0, 0);
+    }
+
     /// While clients are paused, keys that ended are not shown but stay: the data does not change.
     pub(crate) fn set_paused(&mut self, is_paused: bool) {
         self.is_paused = is_paused;

@@ -17,6 +17,7 @@ mod ending;
 mod evict;
 mod files;
 mod link;
+mod payload;
 mod peers;
 mod read;
 mod replicas;

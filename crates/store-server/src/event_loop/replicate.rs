@@ -145,7 +145,11 @@ impl EventLoop {
 
     /// The settings changed.
     pub(super) fn set_replication(&mut self) {
-        let settings = settings_of(&self.engine);
+        let mut settings = settings_of(&self.engine);
+        if self.replication.link.has_payload() {
+            // What arrives is loaded as it was begun.
+            settings.load = self.replication.machine.settings().load;
+        }
         if settings != *self.replication.machine.settings() {
             self.replication.machine.set_settings(settings);
             tell_facts(&self.replication, &mut self.engine);

@@ -9,8 +9,15 @@ pub(crate) fn settings_of(engine: &Engine) -> Settings {
     if settings.listening_port == 0 {
         settings.listening_port = engine.state().identity.tcp_port;
     }
-    // What arrives is kept in a file, whatever is asked for: the old data is served until the new
-    // is whole.
-    settings.load = LoadMode::Spool;
     settings
+}
+
+/// What becomes of the payload that begins to arrive (`repl-diskless-load`). Data that is loaded
+/// as it arrives never stands half in place of the old: it is loaded aside.
+pub(crate) fn load_mode(engine: &Engine) -> LoadMode {
+    match engine.config().settings().replication.load {
+        LoadMode::Direct if !engine.is_empty() => LoadMode::Spool,
+        LoadMode::Direct | LoadMode::Swap => LoadMode::Swap,
+        LoadMode::Spool => LoadMode::Spool,
+    }
 }

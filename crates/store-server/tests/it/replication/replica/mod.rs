@@ -2,6 +2,7 @@
 
 mod chain;
 mod cuts;
+mod diskless;
 mod follow;
 mod rules;
 
