@@ -151,7 +151,9 @@ impl EventLoop {
         self.log(LogLevel::Notice, &format!("Connecting to MASTER {primary}"));
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync started");
         let timeout = self.replication.machine.settings().timeout;
-        let target = Target { host: &primary.host, port: primary.port, timeout };
+        let dialer = &self.shared.sockets.dialer;
+        let tls = dialer.is_on().then(|| dialer.clone());
+        let target = Target { host: &primary.host, port: primary.port, tls, timeout };
         let now_ms = self.running.millis();
         let peer = self.peers.dial(self.poll.registry(), now_ms, &target);
         self.replication.link.peer = Some(peer);

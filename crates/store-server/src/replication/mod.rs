@@ -26,6 +26,7 @@ use store_replica::{Command, Moment, Output, Replication, Secrets, SnapshotNeeds
 use store_resp::Request;
 
 use crate::clock::Running;
+use crate::sockets::Ports;
 pub(crate) use aside::{Begin as BeginAside, IncomingAside, Meanwhile};
 pub(crate) use facts::tell_facts;
 pub(crate) use incoming::{Checksum, Incoming, IncomingEvent};
@@ -89,9 +90,9 @@ pub(crate) struct ReplicationDriver {
 
 impl ReplicationDriver {
     /// A primary that nobody follows.
-    pub(crate) fn new(engine: &Engine) -> io::Result<Self> {
+    pub(crate) fn new(engine: &Engine, ports: Ports) -> io::Result<Self> {
         let secrets = secrets()?;
-        let (running, settings) = (Running::begin(), settings_of(engine));
+        let (running, settings) = (Running::begin(), settings_of(engine, ports));
         Ok(Self {
             machine: Replication::new(Moment::from_ms(running.millis()), settings, secrets),
             link: Link::default(),

@@ -3,11 +3,16 @@
 use store_engine::Engine;
 use store_replica::{LoadMode, Settings};
 
+use crate::sockets::Ports;
+
 /// The settings in force.
-pub(crate) fn settings_of(engine: &Engine) -> Settings {
+pub(crate) fn settings_of(engine: &Engine, ports: Ports) -> Settings {
     let mut settings = engine.config().settings().replication.clone();
     if settings.listening_port == 0 {
-        settings.listening_port = engine.state().identity.tcp_port;
+        // Whoever dials this server next does as it does.
+        let is_encrypted = engine.config().settings().tls.encrypts_replication;
+        let port = ports.tls.filter(|_| is_encrypted).or(ports.tcp).or(ports.tls);
+        settings.listening_port = port.unwrap_or(0);
     }
     settings
 }
