@@ -57,6 +57,10 @@ impl TlsDialer {
 pub(crate) enum TlsStream {}
 
 impl TlsStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match *self {}
+    }
+
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
         match *self {}
     }

@@ -327,7 +327,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "latest_fork_usec" => 0,
         "total_forks" => 0,
         "migrate_cached_sockets" => 0,
-        "slave_expires_tracked_keys" => 0,
+        "slave_expires_tracked_keys" => cx.db.own_volatile_len(),
         "active_defrag_hits" => 0,
         "active_defrag_misses" => 0,
         "active_defrag_key_hits" => 0,

@@ -140,6 +140,10 @@ impl EventLoop {
         let follows = replicas.any(|replica| replica.state() != ReplicaState::Greeting);
         if follows && let Some(session) = self.engine.session_mut(id) {
             session.flags |= session_flag::REPLICA;
+            let gathers = self.engine.config().settings().replica.gathers_writes;
+            if let Some(client) = self.clients.of(id) {
+                client.stream.gather_writes(gathers);
+            }
         }
     }
 

@@ -21,6 +21,10 @@ impl TlsStream {
         Self { socket, connection, ending: None, holds_output: false }
     }
 
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
         &mut self.socket
     }
