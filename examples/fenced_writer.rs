@@ -1,4 +1,4 @@
-//! A writer whose resource turns away leaders of the past.
+//! A writer whose resource turns away earlier leaders.
 //!
 //! ```text
 //! cargo run -p tenure-examples --bin fenced_writer [redis://127.0.0.1 [LEDGER]]

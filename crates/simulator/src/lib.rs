@@ -47,4 +47,4 @@ pub use flaw::Flaw;
 pub use promise::{Promise, Violation};
 pub use rival::RivalKind;
 pub use rows::CASES;
-pub use world::{Outcome, World};
+pub use world::{World, WorldOutcome};

@@ -192,7 +192,7 @@ pub struct World<'a> {
 
 /// What became of a world.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct WorldOutcome {
     /// The first broken promise.
     pub violation: Option<Violation>,
     /// How many terms began.
@@ -273,7 +273,7 @@ impl<'a> World<'a> {
     }
 
     /// Lets the world run to its end or to the first broken promise.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> WorldOutcome {
         let mut events = 0;
         while let Some(Reverse(scheduled)) = self.queue.pop() {
             if scheduled.at > self.ends_at || self.judge.violation().is_some() {
@@ -287,7 +287,7 @@ impl<'a> World<'a> {
         if let Some(violation) = self.judge.violation().cloned() {
             self.note("world", || format!("{} IS BROKEN: {}", violation.promise, violation.what));
         }
-        Outcome {
+        WorldOutcome {
             terms: self.judge.terms(),
             violation: self.judge.into_violation(),
             events,

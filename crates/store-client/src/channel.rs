@@ -1,8 +1,8 @@
 //! Messages to whoever listens now: chat, notifications, wake-ups.
 //!
-//! Fire and forget: a message reaches those who are subscribed at that moment and is kept for
-//! nobody. A listener that was cut off is told so ([`Heard::Gap`]); what it missed is gone. Use a
-//! [`Log`](crate::Log) where that matters.
+//! Fire and forget: a message reaches those who are subscribed at that moment and is not stored. A
+//! listener whose connection was lost is told so ([`Heard::Gap`]); the messages that it missed are
+//! lost. Where that matters, use a [`Log`](crate::Log).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use redis::{RedisResult, ToRedisArgs};
 use crate::line::Line;
 use crate::store::Store;
 
-/// Between attempts to subscribe anew: a store that restarts is found quickly, and one that stays
+/// Between attempts to subscribe again: a store that restarts is found quickly, and one that stays
 /// away costs nothing.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
@@ -25,12 +25,12 @@ pub struct Channel {
     line: Line,
 }
 
-/// What a listener hears.
+/// What a listener receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A message.
     Message(Vec<u8>),
-    /// The connection was lost and made anew: messages in between are gone.
+    /// The connection was lost and made again: messages sent in between are lost.
     Gap,
 }
 
@@ -40,16 +40,16 @@ impl Channel {
         Self { name: name.into(), store: store.clone(), line: Line::new(store) }
     }
 
-    /// Sends a message; says how many listeners the store handed it to.
+    /// Sends a message. Returns how many listeners the store sent it to.
     ///
-    /// Fails when the store cannot be reached. The message may have been sent nevertheless.
+    /// Fails if the store cannot be reached. The message may have been sent nevertheless.
     pub async fn send(&mut self, message: impl ToRedisArgs) -> RedisResult<usize> {
         self.line.ask(redis::cmd("PUBLISH").arg(&self.name).arg(message)).await
     }
 
-    /// Subscribes. Messages sent after this returns are heard.
+    /// Subscribes. Messages sent after this returns are received.
     ///
-    /// Fails when the store cannot be reached.
+    /// Fails if the store cannot be reached.
     pub async fn listen(&self) -> RedisResult<Listener> {
         let messages = subscribe(&self.store, &self.name).await?;
         Ok(Listener {
@@ -60,7 +60,7 @@ impl Channel {
     }
 }
 
-/// Listens to one channel for as long as it lives.
+/// A subscription to one channel. Dropping it ends the subscription.
 pub struct Listener {
     store: Store,
     name: String,
@@ -68,8 +68,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Waits for the next message. When the connection is lost, subscribes anew for as long as it
-    /// takes, and says so.
+    /// Waits for the next message. If the connection is lost, subscribes again for as long as it
+    /// takes, and returns [`Heard::Gap`].
     pub async fn next(&mut self) -> Heard {
         loop {
             if let Some(messages) = &mut self.messages {

@@ -1,4 +1,4 @@
-//! What people do with a store besides electing a leader: notify, queue, share work, pipeline.
+//! Uses of a store besides electing a leader: notifications, queues, shared logs, pipelines.
 //!
 //! Each helper is a page of code over the `redis` crate, and works on our store, Redis and Valkey:
 //! - [`Store`]: how to reach one, by address or inside this process;

@@ -1,4 +1,4 @@
-//! A connection that is made when needed, and made anew after it broke.
+//! A connection that is made when needed, and made again after it broke.
 
 use std::io;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A stream that many write and groups of workers share: logs, events, work.
 //!
-//! Every entry goes to one worker of each group and stays pending until it is acknowledged. What a
-//! dead worker had in hand is taken over by the others after it lay idle for a while. So every
-//! entry is worked on at least once, and more than once only after a crash or a pause.
+//! Every entry goes to one worker of each group and stays pending until it is acknowledged. Entries
+//! of a dead worker can be taken over by others after some time. So every entry is worked on at
+//! least once, and more than once only after a crash or a pause.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// The stream of this name.
+    /// The stream with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), entries_max: ENTRIES_MAX }
     }
@@ -36,14 +36,14 @@ impl Log {
         self
     }
 
-    /// Somebody who writes.
+    /// A writer of this stream.
     pub fn writer(&self, store: &Store) -> LogWriter {
         LogWriter { log: self.clone(), line: Line::new(store) }
     }
 
-    /// A worker of `group`, which is made when it does not exist and begins with the oldest entry.
-    /// `name` must be this worker's own; one that comes back under its name goes on with what it
-    /// had in hand.
+    /// A worker of `group`. A group that does not exist is created and begins with the oldest
+    /// entry. Each worker needs a `name` of its own; a worker that restarts under its name
+    /// continues with its pending entries.
     pub fn worker(
         &self,
         store: &Store,
@@ -68,9 +68,9 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Appends an entry of fields and values; returns its id.
+    /// Appends an entry of fields and values. Returns its id.
     ///
-    /// Fails when the store cannot be reached. The entry may have been written nevertheless.
+    /// Fails if the store cannot be reached. The entry may have been written nevertheless.
     pub async fn append<F: ToRedisArgs, V: ToRedisArgs>(
         &mut self,
         fields: &[(F, V)],
@@ -84,10 +84,10 @@ impl LogWriter {
     }
 }
 
-/// One entry in a worker's hand.
+/// One entry that a worker has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place in the stream.
+    /// Its id, which is its position in the stream.
     pub id: String,
     /// Fields and values, as they were written.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
@@ -113,10 +113,10 @@ pub struct LogWorker {
 }
 
 impl LogWorker {
-    /// Up to `count` entries; waits up to `wait` for the first. Empty when none came.
+    /// Reads up to `count` entries; waits up to `wait` for the first. Empty if none came.
     ///
-    /// Fails when the store cannot be reached. What it had already handed out is given again by the
-    /// next call.
+    /// Fails if the store cannot be reached. Entries that the store had already sent are returned
+    /// by the next call.
     pub async fn read(&mut self, count: usize, wait: Duration) -> RedisResult<Vec<Entry>> {
         if self.line.is_new() {
             self.make_group().await?;
@@ -133,10 +133,11 @@ impl LogWorker {
         self.read_from(">", count, Some(wait)).await
     }
 
-    /// Confirms entries: nobody gets them again. Says how many were still ours to confirm; those
-    /// that were not had been taken over, so somebody else may have worked on them, too.
+    /// Acknowledges entries, so that no worker receives them again. Returns how many were still
+    /// this worker's; the others had been taken over, so another worker may have processed them,
+    /// too.
     ///
-    /// Fails when the store cannot be reached. Confirming again does no harm.
+    /// Fails if the store cannot be reached. Acknowledging again does no harm.
     pub async fn done(&mut self, entries: &[Entry]) -> RedisResult<usize> {
         if entries.is_empty() {
             return Ok(0);
@@ -149,11 +150,11 @@ impl LogWorker {
         self.line.ask(&command).await
     }
 
-    /// Takes over up to `count` entries that somebody has had in hand for longer than `idle`
-    /// without confirming them. Choose `idle` well above what the work takes.
+    /// Takes over up to `count` entries that another worker has had for longer than `idle` without
+    /// acknowledging them. Choose `idle` well above what the work takes.
     ///
-    /// Fails when the store cannot be reached; what was taken over is then given by
-    /// [`read`](Self::read).
+    /// Fails if the store cannot be reached; [`read`](Self::read) then returns the entries taken
+    /// over.
     pub async fn take_over(&mut self, idle: Duration, count: usize) -> RedisResult<Vec<Entry>> {
         if self.line.is_new() {
             self.make_group().await?;

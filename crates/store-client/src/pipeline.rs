@@ -3,25 +3,25 @@
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 
-/// Commands that are on their way at once, at most. More gain nothing, and each of their replies
-/// waits in memory on both sides.
+/// The most commands sent at once. More gain nothing, and each of their replies waits in memory on
+/// both sides.
 pub const WINDOW_MAX: usize = 1024;
 
-/// What came of the commands of one [`pipelined`] call.
+/// The results of one [`pipelined`] call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pipelined {
     /// Commands that the store carried out.
     pub done: u64,
     /// Commands that it answered with an error.
     pub failed: u64,
-    /// Round trips it took.
+    /// Round trips that it took.
     pub round_trips: u64,
 }
 
-/// Sends `commands` in windows of at most `window` (and [`WINDOW_MAX`]) and gives every outcome, in
-/// order, to `each`. An error reply does not stop the rest, and only one window is held in memory.
+/// Sends `commands` in batches of at most `window` (and [`WINDOW_MAX`]) and passes every result, in
+/// order, to `each`. An error reply does not stop the rest, and only one batch is held in memory.
 ///
-/// Fails when the connection does; the commands of that window may have been carried out.
+/// Fails if the connection does; the commands of that batch may have been carried out.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

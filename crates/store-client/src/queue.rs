@@ -1,4 +1,4 @@
-//! Jobs that survive the crash of whoever works on them.
+//! Jobs that survive the crash of their workers.
 //!
 //! ```text
 //! push ──► waiting ── take ──► working:NAME ── done ──► gone
@@ -6,10 +6,10 @@
 //!             └──── recover ◄───────┘ the worker's alive:NAME has expired
 //!                      └──► failed, after as many crashes as the queue allows
 //! ```
-//! A job is moved to its worker's own list by the store itself (BLMOVE), so that no crash can lose
-//! it. A worker proves that it lives by a key that expires; [`Worker::recover`] puts back what dead
-//! ones had in hand. So every job is worked on at least once, and more than once only after a crash
-//! or a pause: jobs must bear that.
+//! The store itself moves a job to its worker's own list (BLMOVE), so no crash can lose it. A
+//! worker shows that it is alive by a key that expires; [`Worker::recover`] puts the jobs of dead
+//! workers back. So every job is worked on at least once, and more than once only after a crash or
+//! a pause: jobs must tolerate that.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::store::Store;
 
 /// Jobs that may wait by default; a queue that nobody empties must not fill the store.
 const WAITING_MAX: usize = 1_000_000;
-/// A worker counts as dead after so long without a sign by default.
+/// A worker counts as dead after this long without a sign by default.
 const ALIVE_FOR: Duration = Duration::from_secs(30);
-/// A job that was in hand at so many crashes is set aside by default: it may be the cause.
+/// A job whose worker crashed this many times is set aside by default: it may be the cause.
 const CRASHES_MAX: u32 = 3;
 
 /// A worker that gave no sign for so long is forgotten. Until then its list is looked into: a take
@@ -79,7 +79,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The queue of this name.
+    /// The queue with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -89,36 +89,36 @@ impl Queue {
         }
     }
 
-    /// Lets so many jobs wait, instead of a million; more are refused.
+    /// How many jobs may wait, instead of a million. More are refused.
     #[must_use]
     pub fn waiting_max(mut self, jobs: usize) -> Self {
         self.waiting_max = jobs;
         self
     }
 
-    /// Takes a worker for dead after so long without a sign, instead of half a minute. All workers
-    /// of a queue should agree on it; a worker gives a sign whenever it takes or finishes a job,
-    /// and by [`Worker::beat`].
+    /// After how long without a sign a worker counts as dead, instead of 30 s. All workers of a
+    /// queue should use the same value. A worker gives a sign whenever it takes or finishes a job,
+    /// and with [`Worker::beat`].
     #[must_use]
     pub fn alive_for(mut self, duration: Duration) -> Self {
         self.alive_for = duration.max(Duration::from_millis(1));
         self
     }
 
-    /// Sets a job aside after it was in hand at so many crashes, instead of three.
+    /// After how many crashes of its workers a job is set aside, instead of three.
     #[must_use]
     pub fn crashes_max(mut self, crashes: u32) -> Self {
         self.crashes_max = crashes.max(1);
         self
     }
 
-    /// Somebody who adds jobs.
+    /// A sender that adds jobs.
     pub fn sender(&self, store: &Store) -> Sender {
         Sender { queue: self.clone(), line: Line::new(store) }
     }
 
-    /// Somebody who works on jobs. `name` must be this worker's own among those that live; one that
-    /// comes back under its name goes on with what it had in hand.
+    /// A worker. Each running worker needs a `name` of its own; a worker that restarts under its
+    /// name continues with its unfinished jobs.
     pub fn worker(&self, store: &Store, name: impl Into<String>) -> Worker {
         let (name, line) = (name.into(), Line::new(store));
         Worker { queue: self.clone(), name, line, in_hand: Vec::new(), leftovers: Vec::new() }
@@ -136,19 +136,19 @@ pub struct Sender {
     line: Line,
 }
 
-/// What became of a job that was pushed.
+/// The result of [`Sender::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It waits for a worker.
+    /// The job waits for a worker.
     Waiting,
-    /// As many jobs wait as may: it was not added.
+    /// The queue is full: the job was not added.
     Full,
 }
 
 impl Sender {
-    /// Adds a job behind those that wait.
+    /// Adds a job at the end of the queue.
     ///
-    /// Fails when the store cannot be reached. The job may have been added nevertheless.
+    /// Fails if the store cannot be reached. The job may have been added nevertheless.
     pub async fn push(&mut self, job: impl ToRedisArgs) -> RedisResult<Pushed> {
         let mut call = script(PUSH, &[self.queue.key("waiting")]);
         call.arg(self.queue.waiting_max).arg(job);
@@ -156,15 +156,15 @@ impl Sender {
         Ok(if added { Pushed::Waiting } else { Pushed::Full })
     }
 
-    /// How many jobs wait.
+    /// The number of waiting jobs.
     pub async fn waiting(&mut self) -> RedisResult<usize> {
         let key = self.queue.key("waiting");
         self.line.ask(redis::cmd("LLEN").arg(key)).await
     }
 }
 
-/// A job in a worker's hand. Give it back to [`Worker::done`]; one that is dropped stays in the
-/// worker's list, and is put back when the worker is dead.
+/// A job that a worker has taken. Pass it to [`Worker::done`] when it is finished. A job that is
+/// only dropped stays in the worker's list, and is put back when the worker is dead.
 #[derive(Debug)]
 #[must_use]
 pub struct Job {
@@ -172,27 +172,28 @@ pub struct Job {
 }
 
 impl Job {
-    /// What was pushed.
+    /// The bytes that were pushed.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Whether a finished job was still its worker's own.
+/// Whether a finished job still belonged to its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// Nobody else has worked on it meanwhile.
+    /// Yes: no other worker has worked on it.
     Ours,
-    /// The worker was taken for dead, and its job put back: somebody else may have done it, too.
+    /// No: the worker counted as dead, and its job was put back. Another worker may have done it,
+    /// too.
     TakenAway,
 }
 
 /// What [`Worker::recover`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Jobs that wait again, before all others.
+    /// Jobs that wait again, in front of all others.
     pub back: usize,
-    /// Jobs that were in hand at too many crashes, now in the list `{NAME}:failed`.
+    /// Jobs whose workers crashed too often, now in the list `{NAME}:failed`.
     pub failed: usize,
 }
 
@@ -209,9 +210,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The next job; waits up to `wait` for one.
+    /// Takes the next job; waits up to `wait` for one.
     ///
-    /// Fails when the store cannot be reached. A job that was on its way is given by the next call.
+    /// Fails if the store cannot be reached. A job that was on its way is returned by the next
+    /// call.
     pub async fn take(&mut self, wait: Duration) -> RedisResult<Option<Job>> {
         if self.line.is_new() {
             self.come_back().await?;
@@ -227,10 +229,10 @@ impl Worker {
         }))
     }
 
-    /// Finishes a job: nobody gets it again.
+    /// Finishes a job, so that no worker receives it again.
     ///
-    /// Fails when the store cannot be reached; the job is then given again, by [`take`](Self::take)
-    /// or to another worker.
+    /// Fails if the store cannot be reached; the job is then returned again by
+    /// [`take`](Self::take), here or to another worker.
     pub async fn done(&mut self, job: Job) -> RedisResult<Finished> {
         if let Some(at) = self.in_hand.iter().position(|held| *held == job.bytes) {
             self.in_hand.swap_remove(at);
@@ -247,15 +249,15 @@ impl Worker {
         Ok(if removed > 0 { Finished::Ours } else { Finished::TakenAway })
     }
 
-    /// Says that this worker lives. Call it during work that takes longer than half of the time
-    /// after which a worker counts as dead.
+    /// Shows that this worker is alive. Call this during work that takes longer than half of the
+    /// time after which a worker counts as dead.
     pub async fn beat(&mut self) -> RedisResult<()> {
         let mut call = script(BEAT, &[self.alive(&self.name), self.queue.key("workers")]);
         call.arg(self.queue.alive_for.as_millis() as u64).arg(&self.name);
         self.line.ask(&call).await
     }
 
-    /// Puts back what dead workers had in hand. Any worker may call it, from time to time.
+    /// Puts back the jobs of dead workers. Any worker may call this, from time to time.
     pub async fn recover(&mut self) -> RedisResult<Recovered> {
         let workers = self.queue.key("workers");
         let all = redis::cmd("ZRANGE").arg(&workers).arg(0).arg(-1).to_owned();

@@ -27,26 +27,26 @@ enum Route {
 }
 
 impl Store {
-    /// The store at an address such as `redis://127.0.0.1`. Connects later, when needed.
+    /// The store at an address such as `redis://127.0.0.1`. Connects when needed.
     ///
-    /// Fails when the address makes no sense.
+    /// Fails if the address cannot be parsed.
     pub fn open(address: &str) -> RedisResult<Self> {
         Ok(Self::of_client(Client::open(address)?))
     }
 
-    /// The store of a client that was set up elsewhere, with TLS for instance.
+    /// The store of an existing client, for example one with TLS.
     pub fn of_client(client: Client) -> Self {
         Self { route: Route::Client(client) }
     }
 
-    /// The store at the other end of these streams: of `store_server::Server::connect`, for one,
-    /// so that nothing needs to listen.
+    /// The store at the other end of these streams, for example of `store_server::Server::connect`,
+    /// so that no port is needed.
     pub fn of_streams(dial: impl Fn() -> io::Result<UnixStream> + Send + Sync + 'static) -> Self {
         Self { route: Route::Streams(Arc::new(dial)) }
     }
 
-    /// A connection of one's own, on which a command may block: nothing else waits behind it, and
-    /// no time-out of the client cuts it off. Whoever waits bounds the wait.
+    /// A new connection on which commands may block: nothing else waits behind them, and the client
+    /// has no timeout. Set a limit for your own wait.
     pub async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)

@@ -12,9 +12,10 @@
 //!
 //! Each family is one file (or folder) in `commands/` with its table and its functions; a family
 //! that keeps more than keys has its `commands` beside that, such as `acl/commands.rs`. The row is
-//! the only place that knows the command: nothing else may ask for its name.
+//! the only place that knows the command: nothing else may ask for its name. A command of a known
+//! family is a row and a function there; nothing else has to be registered.
 //!
-//! 1. **Row.** In the family's `const TABLE: &[Command]`, in alphabetical order:
+//! 1. **Row.** In the family's `pub(super) const TABLE: &[Command]`, in alphabetical order:
 //!
 //!    ```text
 //!    Command::new("llen", Exactly(2), READ | FAST, llen)
@@ -57,7 +58,8 @@
 //! 10. **Test.** Lines in `store-server/tests/it/cases/<family>.txt` (a new file is named in
 //!     `compare.rs`) and templates in `generate.rs` there: the same words go to us and to
 //!     redis-server. `UPDATE_DOCS=1 cargo test -p store-server --test it commands_page` writes
-//!     docs/commands.md, which lists the commands of Redis.
+//!     docs/commands.md, which lists the commands of Redis. A command that Redis does not have is
+//!     tested in `store-server/tests/it/server.rs` and described in docs/store.md instead.
 //!
 //! Fields of `cx` can be borrowed apart: hold a value of `cx.db` while writing to `cx.reply`.
 

@@ -48,7 +48,7 @@ pub struct Invocation<'a> {
 
 /// How a run ended. Its reply is written in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ScriptOutcome {
     /// It returned.
     Returned,
     /// It ended with an error.
@@ -167,7 +167,7 @@ impl Interpreter {
         invocation: Invocation<'_>,
         host: &mut dyn Host,
         reply: &mut Vec<u8>,
-    ) -> Option<Outcome> {
+    ) -> Option<ScriptOutcome> {
         let script = self.scripts.touch(digest)?;
         let Machine { vm, sandbox } = self.machine.as_mut()?;
         let arguments = |stack: &mut Stack<'_>| {
@@ -252,7 +252,7 @@ impl Interpreter {
         invocation: Invocation<'_>,
         host: &mut dyn Host,
         reply: &mut Vec<u8>,
-    ) -> Option<Outcome> {
+    ) -> Option<ScriptOutcome> {
         let registered = self.libraries.registered(name)?;
         let vm = &mut self.machine.as_mut()?.vm;
         let arguments = |stack: &mut Stack<'_>| {
@@ -380,7 +380,7 @@ fn run(
     client: Protocol,
     host: &mut dyn Host,
     reply: &mut Vec<u8>,
-) -> Outcome {
+) -> ScriptOutcome {
     let finish = |stack: &mut Stack<'_>, ended: Result<(), CallError>| {
         let context = stack.context();
         let Err(ended) = ended else {
@@ -389,18 +389,18 @@ fn run(
             let start = reply.len();
             write_value(stack, &mut Target { context, bytes: reply, client, script, room });
             if !context.is_killed() {
-                return Outcome::Returned;
+                return ScriptOutcome::Returned;
             }
             reply.truncate(start);
             write_error(reply, format!("ERR {KILLED} script: {name}").as_bytes());
-            return Outcome::Killed;
+            return ScriptOutcome::Killed;
         };
         let failure = Failure::on_top(stack);
         let place = context.take_error_place().filter(|_| ended == CallError::Raised);
         write_error(reply, &failure.line(name, place));
         match context.is_killed() {
-            true => Outcome::Killed,
-            false => Outcome::Failed { counted: failure.counted },
+            true => ScriptOutcome::Killed,
+            false => ScriptOutcome::Failed { counted: failure.counted },
         }
     };
     vm.call(function, reach, host, arguments, finish)

@@ -5,7 +5,7 @@
 //! - [`Limits`]: what scripts may use at most;
 //! - [`Interpreter`]: keeps scripts and libraries, and runs them;
 //! - [`Host`]: what a running script asks of the server: commands, permissions, time to live;
-//! - [`Outcome`]: how a run ended.
+//! - [`ScriptOutcome`]: how a run ended.
 //!
 //! ```
 //! use store_script::{AclAnswer, Host, Interpreter, Invocation, Limits, LogLevel, Origin};
@@ -59,7 +59,7 @@ pub use error::{LibraryError, LoadError};
 pub use flags::Flags;
 pub use functions::{FunctionInfo, Library};
 pub use host::{AclAnswer, Host, LogLevel, Protocol, Replication, Tick};
-pub use interpreter::{Existing, Interpreter, Invocation, Outcome};
+pub use interpreter::{Existing, Interpreter, Invocation, ScriptOutcome};
 pub use limits::Limits;
 pub use scripts::{Digest, Origin};
 

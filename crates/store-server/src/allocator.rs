@@ -1,9 +1,9 @@
 //! The allocator of the program around the store.
 //!
-//! Allocators keep what is freed for later. After a large free the store tells them to give it
-//! back, so that the process shrinks; only the program knows which allocator it has chosen.
+//! Allocators keep freed memory for later. After much was freed, the store tells the allocator to
+//! return it to the system. Only the program knows which allocator it has chosen.
 
-/// The allocator of the program, as far as the store talks to it.
+/// The allocator of the program, as far as the store needs it.
 pub trait Allocator: Send + Sync {
     /// Its name, as INFO tells.
     fn name(&self) -> &str;

@@ -17,8 +17,8 @@
 //! assert_eq!(&reply, b"+PONG\r\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! Dropping the server stops it. No global state and no signal handler is touched; the allocator
-//! is told to give memory back after much was freed, see [`Allocator`].
+//! Dropping the server stops it. It uses no global state and no signal handler. After much was
+//! freed, it tells the allocator to return memory to the system; see [`Allocator`].
 
 mod acceptor;
 mod allocator;

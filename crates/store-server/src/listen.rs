@@ -28,20 +28,20 @@ use crate::tls::TlsSlot;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// An address that cannot be bound; most often the port is taken.
+    /// An address cannot be listened on; most often the port is taken.
     #[error("cannot listen on {address}: {source}")]
     Tcp {
-        /// What was to be bound.
+        /// The address.
         address: String,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// A path where no socket can be made.
+    /// A unix socket cannot be created.
     #[error("cannot listen on unix socket {}: {source}", path.display())]
     Unix {
-        /// What was to be made.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! In the place of `tls` where the feature is off: TLS can be asked for and not had.
+//! Replaces `tls` if the feature is off: settings that ask for TLS are refused.
 
 use std::io::{self, Read, Write};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use store_engine::{Config, LogLevel, Platform, SaveJob, SettingRefused, Usage};
+use store_engine::{Config, LogLevel, Platform, SaveJob, Setting, SettingRefused, Usage};
 use store_persist::disk::{Disk, exists, folder_of};
 use store_persist::rdb::Part;
 
@@ -81,8 +81,14 @@ impl Platform for Process {
         self.write_file(path, renew(&text).as_bytes())
     }
 
-    fn follow_settings(&self, before: &Config, after: &mut Config) -> Result<(), SettingRefused> {
-        if !self.folders.is_simulated() {
+    fn follow_settings(
+        &self,
+        before: &Config,
+        after: &mut Config,
+        named: &[&Setting],
+    ) -> Result<(), SettingRefused> {
+        // One that is named again may be gone by now.
+        if !self.folders.is_simulated() && named.iter().any(|setting| setting.name == DIR) {
             name_folder(before, after)?;
         }
         allow_clients(before, after)?;
@@ -128,14 +134,14 @@ impl Platform for Process {
     }
 }
 
+/// The setting that says where files are.
+const DIR: &str = "dir";
+
 /// `dir` must be a folder, and is told by its whole name. What is relative begins where data lay
 /// until now.
 fn name_folder(before: &Config, after: &mut Config) -> Result<(), SettingRefused> {
     let folder_before = &before.settings().snapshot.folder;
     let asked = &after.settings().snapshot.folder;
-    if asked.as_os_str() == folder_before.as_os_str() {
-        return Ok(());
-    }
     let path = folder_before.join(asked);
     let found = match asked.as_os_str().is_empty() {
         true => Err(io::ErrorKind::NotFound.into()),
@@ -145,13 +151,13 @@ fn name_folder(before: &Config, after: &mut Config) -> Result<(), SettingRefused
         None => "No such file or directory".to_owned(),
         Some(number) => error.to_string().replace(&format!(" (os error {number})"), ""),
     });
-    let setting = Config::find("dir").expect("it is in the table");
+    let setting = Config::find(DIR).expect("it is in the table");
     named
         .and_then(|path| match path.to_str() {
             Some(path) => after.set(setting, &[path]),
             None => Err("the name of the folder is not UTF-8: give it another".to_owned()),
         })
-        .map_err(|reason| SettingRefused { setting: "dir", reason, log: None })
+        .map_err(|reason| SettingRefused { setting: DIR, reason, log: None })
 }
 
 /// `maxclients` may grow only as far as there are descriptors: the limit belongs to the process

@@ -34,10 +34,10 @@ pub(crate) type Log = Box<dyn FnMut(LogLevel, &str) + Send>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The ACL file makes no sense.
+    /// The ACL file is invalid.
     #[error("{0}")]
     Acl(String),
     /// A socket cannot be listened on.
@@ -83,8 +83,8 @@ impl PortChoice {
     }
 }
 
-/// Settings of a server that is not started yet. By default it listens nowhere and is reached
-/// by [`Server::connect`].
+/// Settings of a server before it starts. By default it listens on no address and is reached with
+/// [`Server::connect`].
 pub struct ServerBuilder {
     config: Config,
     tcp: PortChoice,
@@ -105,17 +105,17 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Starts from these settings instead of the defaults. Those of redis.conf save snapshots to
-    /// the current folder now and then; a builder without settings keeps nothing. With settings
-    /// of one's own, a snapshot that is there is loaded even if none is to be made, as Redis does.
+    /// Uses these settings instead of the defaults. With the defaults of redis.conf, a server saves
+    /// snapshots to the current folder from time to time; a builder without settings saves nothing.
+    /// If you pass settings, an existing snapshot is loaded even if none is to be made, as in
+    /// Redis.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self.reads_files = true;
         self
     }
 
-    /// Changes one setting by its name in redis.conf. A wrong one makes
-    /// [`start`](Self::start) fail.
+    /// Changes one setting by its name in redis.conf. If it is wrong, [`start`](Self::start) fails.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         let args = [format!("--{name}"), value.to_owned()];
         self.config.forget_save_lines();
@@ -125,42 +125,42 @@ impl ServerBuilder {
         self
     }
 
-    /// Keeps data in this folder, which is there: what is written is appended to a file and made
-    /// durable once a second, and found again at the next start. The setting `appendfsync` says
-    /// otherwise.
+    /// Keeps data in this existing folder: writes are appended to a file, made durable once a
+    /// second, and loaded at the next start. The setting `appendfsync` changes how often they are
+    /// made durable.
     pub fn persist(self, dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().display().to_string();
         self.setting("dir", &dir).setting("appendonly", "yes")
     }
 
-    /// Vouches that nobody can hold a lease of an election which the data does not know of, when
-    /// this server begins a new life of it: whoever starts the server knows that it is the first.
+    /// Declares that no election can have a lease that the data does not contain when this server
+    /// starts with new data: call it if you know that this is the first start.
     pub fn vouch_for_history(mut self) -> Self {
         self.is_vouched_for = true;
         self
     }
 
-    /// Keeps data on this disk instead of the machine's: for tests of what a crash leaves.
+    /// Keeps data on this disk instead of the machine's, to test what a crash leaves.
     pub fn disk(mut self, disk: impl Disk + 'static) -> Self {
         self.disk = Arc::new(disk);
         self.folders = DataFolders::simulated();
         self
     }
 
-    /// Listens on a port that the system chooses; [`Server::port`] tells which.
+    /// Listens on a port that the system chooses; [`Server::port`] returns it.
     pub fn any_port(mut self) -> Self {
         self.tcp = PortChoice::Any;
         self
     }
 
-    /// Listens for TLS on a port that the system chooses; [`Server::tls_port`] tells which. The
-    /// settings `tls-cert-file` and `tls-key-file` say who we are. Needs the feature `tls`.
+    /// Listens for TLS on a port that the system chooses; [`Server::tls_port`] returns it. The
+    /// settings `tls-cert-file` and `tls-key-file` name the certificate. Needs the feature `tls`.
     pub fn any_tls_port(mut self) -> Self {
         self.tls = PortChoice::Any;
         self
     }
 
-    /// Listens where the settings `port`, `tls-port`, `bind` and `unixsocket` say.
+    /// Listens on the addresses in the settings `port`, `tls-port`, `bind` and `unixsocket`.
     pub fn listen_as_configured(mut self) -> Self {
         self.tcp = PortChoice::Configured;
         self.tls = PortChoice::Configured;
@@ -174,27 +174,27 @@ impl ServerBuilder {
         self
     }
 
-    /// Hashes and chooses by this seed, for runs that repeat.
+    /// The seed for hashing and random choices, for runs that can be repeated.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Runs only scripts with these digests, each forty hexadecimal digits, and no functions. For
-    /// a store that serves one purpose: whoever can reach it cannot make it run other code.
+    /// Runs only scripts with these digests (forty hexadecimal digits each), and no functions. For
+    /// a store with one purpose: whoever reaches it cannot make it run other code.
     pub fn only_scripts<D: Into<String>>(mut self, digests: impl IntoIterator<Item = D>) -> Self {
         self.known_scripts = Some(digests.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The file the settings came from, for INFO and CONFIG REWRITE.
+    /// The file that the settings came from, for INFO and CONFIG REWRITE.
     pub fn config_file(mut self, path: &Path) -> Self {
         self.config_file = path.display().to_string();
         self
     }
 
-    /// The allocator of this program, to be told to give memory back. Without this it is taken
-    /// to be that of the C library.
+    /// The allocator of this program, which is told to return memory. By default it is that of the
+    /// C library.
     pub fn allocator(mut self, allocator: impl Allocator + 'static) -> Self {
         self.allocator = Arc::new(allocator);
         self
@@ -206,7 +206,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Is told the port, if there is one, once clients can connect and before data is loaded.
+    /// Called with the port, if there is one, once clients can connect and before data is loaded.
     pub fn on_listening(mut self, tell: impl FnOnce(Option<u16>) + 'static) -> Self {
         self.on_listening = Box::new(tell);
         self
@@ -217,10 +217,10 @@ impl ServerBuilder {
         Ports { tcp: self.tcp.port(listen.port), tls: self.tls.port(listen.tls_port) }
     }
 
-    /// Listens, starts the server's thread, and returns once data is loaded. Clients that come
+    /// Listens, starts the server's thread, and returns once data is loaded. Clients that connect
     /// earlier are told to wait.
     ///
-    /// Fails when a setting was wrong, a socket cannot be opened or the data makes no sense.
+    /// Fails if a setting is wrong, a socket cannot be opened or the data is invalid.
     pub fn start(mut self) -> Result<Server, StartError> {
         if let Some(error) = self.errors {
             return Err(error.into());
@@ -293,7 +293,7 @@ impl ServerBuilder {
     }
 }
 
-/// A running server. Dropping it stops it and waits until its thread is gone.
+/// A running server. Dropping it stops it and waits for its thread.
 pub struct Server {
     stopper: Stopper,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -302,7 +302,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Settings for a server that listens nowhere yet, and saves nothing by itself.
+    /// Settings for a server that listens on no address and saves nothing.
     pub fn builder() -> ServerBuilder {
         ServerBuilder {
             config: in_memory(),
@@ -323,12 +323,12 @@ impl Server {
         }
     }
 
-    /// The TCP port it was started on, if any.
+    /// The TCP port that it listens on, if any.
     pub fn port(&self) -> Option<u16> {
         self.ports.tcp
     }
 
-    /// The TLS port it was started on, if any.
+    /// The TLS port that it listens on, if any.
     pub fn tls_port(&self) -> Option<u16> {
         self.ports.tls
     }
@@ -338,9 +338,9 @@ impl Server {
         self.unix_socket.as_deref()
     }
 
-    /// A connection that no other process can make: one end of a socket pair.
+    /// A private connection to the server: one end of a socket pair.
     ///
-    /// Fails when the system has no descriptor left.
+    /// Fails if the system has no descriptor left.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
@@ -348,14 +348,14 @@ impl Server {
         Ok(ours)
     }
 
-    /// Something that stops the server from anywhere.
+    /// A handle that can stop the server from any thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
     /// Waits until the server is stopped by SHUTDOWN or a [`Stopper`].
     ///
-    /// Fails when its event queue failed.
+    /// Fails if its event queue failed.
     pub fn wait(mut self) -> io::Result<()> {
         self.join()
     }
@@ -380,7 +380,7 @@ impl Drop for Server {
     }
 }
 
-/// A signal to the process that asks the server to end.
+/// A signal that asks the process, and so the server, to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
     /// SIGINT.
@@ -399,7 +399,7 @@ impl StopSignal {
     }
 }
 
-/// Stops a server; may be cloned and sent to other threads.
+/// Stops a server. Can be cloned and sent to other threads.
 #[derive(Clone)]
 pub struct Stopper {
     messages: Sender<Message>,
@@ -409,15 +409,15 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks the server to stop. Does nothing when it has stopped already. A server that cannot
-    /// save though its settings ask for it says so in the log and goes on, as SHUTDOWN does.
+    /// Asks the server to stop. Does nothing if it has stopped already. A server that cannot save
+    /// although its settings ask for it logs that and goes on, as with SHUTDOWN.
     pub fn stop(&self) {
         // A closed channel means that the loop is gone.
         let _ = self.tell(Message::Stop(None));
     }
 
-    /// Asks the server to stop for a signal: what it does then is in `shutdown-on-sigint` and
-    /// `shutdown-on-sigterm`.
+    /// Asks the server to stop because of a signal; the settings `shutdown-on-sigint` and
+    /// `shutdown-on-sigterm` say how.
     pub fn stop_on(&self, signal: StopSignal) {
         // A closed channel means that the loop is gone.
         let _ = self.tell(Message::Stop(Some(signal)));

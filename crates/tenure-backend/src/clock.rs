@@ -1,7 +1,7 @@
 //! The only file that reads a clock.
 //!
-//! Deadlines are counted on a clock that goes on while the host sleeps: a laptop lid or a paused
-//! virtual machine must not stretch a lease.
+//! Deadlines are counted on a clock that goes on while the host is suspended: a closed laptop or a
+//! paused virtual machine must not make a lease longer.
 
 use rustix::time::{ClockId, clock_gettime};
 use tenure_core::Moment;
@@ -17,7 +17,7 @@ const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(target_os = "macos")]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Now, on the clock that leases are counted on. About as cheap as a function call.
+/// The current time on the clock that leases are counted on. About as cheap as a function call.
 #[inline]
 pub fn system_now() -> Moment {
     let time = clock_gettime(CLOCK);
@@ -25,7 +25,7 @@ pub fn system_now() -> Moment {
     Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Now, as the runtime's timers count it: for time-outs of calls, never for leases.
+/// The current time as the runtime's timers count it: for timeouts of calls, never for leases.
 pub fn timer_now() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }

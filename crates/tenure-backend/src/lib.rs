@@ -1,8 +1,9 @@
 //! What a store must offer to hold elections.
 //!
-//! In: [`Call`]s, one request about one resource each. Out: [`Answer`]s in the words of
-//! [`tenure_core::protocol`], and hints pushed to subscribers. A backend decides nothing about
-//! leadership; it carries out requests atomically and says honestly when it does not know.
+//! In: [`Call`]s, one request about one resource each. Out: [`Answer`]s as
+//! [`tenure_core::protocol`] defines them, and hints pushed to subscribers. A backend decides
+//! nothing about leadership: it carries out requests atomically, and reports an error when it does
+//! not know the outcome.
 
 pub mod clock;
 mod secret;
@@ -32,15 +33,16 @@ pub type Calling = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Sen
 /// - a call is answered or fails within its time-out; after that its answer is never delivered;
 /// - an error means "not known to be done", never "not done".
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Carries out one call. The request is queued before this returns; the future only waits.
+    /// Carries out one call. The request is queued before this returns; the future only waits for
+    /// the answer.
     fn call(&self, call: Call) -> Calling;
 
     /// Pushes hints about `resource` until the subscription is dropped.
     fn subscribe(&self, resource: &Resource) -> Subscription;
 
     /// Pushes hints about `resource` into `sink` until the returned [`Listening`] is dropped.
-    /// Called inside the driver's runtime. A backend that fans hints out itself overrides this:
-    /// it saves a task and a queue per election.
+    /// Called inside the driver's runtime. A backend that distributes hints itself overrides this,
+    /// which saves a task and a queue per election.
     fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
         Listening::forwarding(self.subscribe(resource), sink)
     }
@@ -48,7 +50,7 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// The state of the connection, kept up to date.
     fn connection(&self) -> watch::Receiver<Connection>;
 
-    /// Where the store is, for people. Never contains a secret.
+    /// Where the store is, for display. Never contains a secret.
     fn describe(&self) -> String;
 }
 
@@ -63,10 +65,10 @@ pub enum Connection {
     Down(StoreError),
 }
 
-/// What a subscriber hears.
+/// What a subscriber receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// From here on hints arrive. What happened before may have been missed: look once.
+    /// Hints arrive from now on. Earlier ones may have been missed: look at the store once.
     Listening,
     /// Hints may be missing until the next [`Signal::Listening`].
     Deaf,
@@ -74,7 +76,7 @@ pub enum Signal {
     Hint(Hint),
 }
 
-/// How many unread signals a subscriber may pile up; more are dropped, for they are hints only.
+/// How many unread signals a subscriber may have. More are dropped, because they are only hints.
 pub const SIGNALS_QUEUED_MAX: usize = 64;
 
 /// A running subscription. Dropping it ends it.
@@ -84,13 +86,13 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// A subscription and the end that feeds it. The feeder sees `is_closed()` after the drop.
+    /// A subscription and the sender for it. After the drop, the sender's `is_closed()` is `true`.
     pub fn channel() -> (mpsc::Sender<Signal>, Subscription) {
         let (sender, signals) = mpsc::channel(SIGNALS_QUEUED_MAX);
         (sender, Subscription { signals })
     }
 
-    /// The next signal; `None` when the backend is gone.
+    /// The next signal; `None` if the backend has ended.
     pub async fn next(&mut self) -> Option<Signal> {
         self.signals.recv().await
     }
@@ -101,12 +103,12 @@ impl Subscription {
 pub struct SignalSink(Weak<dyn Fn(Signal) + Send + Sync>);
 
 impl SignalSink {
-    /// A sink that calls `receiver` for as long as that lives elsewhere.
+    /// A sink that calls `receiver` until that is dropped.
     pub fn new(receiver: &Arc<dyn Fn(Signal) + Send + Sync>) -> Self {
         SignalSink(Arc::downgrade(receiver))
     }
 
-    /// Hands a signal over; `false` when nobody listens any more.
+    /// Passes on a signal. Returns `false` if nobody listens any more.
     pub fn put(&self, signal: Signal) -> bool {
         match self.0.upgrade() {
             Some(receiver) => {
@@ -129,11 +131,11 @@ impl fmt::Debug for SignalSink {
     }
 }
 
-/// Keeps signals coming into a [`SignalSink`]. Dropping it ends that.
+/// Keeps signals coming into a [`SignalSink`] until it is dropped.
 pub struct Listening(Option<Box<dyn FnOnce() + Send>>);
 
 impl Listening {
-    /// Runs `end` when the listener does not want to hear any more.
+    /// Calls `end` when this is dropped.
     pub fn until_dropped(end: impl FnOnce() + Send + 'static) -> Self {
         Listening(Some(Box::new(end)))
     }
@@ -168,11 +170,12 @@ impl fmt::Debug for Listening {
 /// Starts a backend inside the driver's runtime: background tasks may be spawned there.
 pub type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>, ConnectError>> + Send>>;
 
-/// Why a backend could not be set up. An unreachable store is not one of these: it may come back.
+/// Why a backend could not be set up. An unreachable store is not among the reasons, because it may
+/// come back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The address is not one that we understand.
+    /// The address cannot be parsed, or no backend knows its scheme.
     #[error("store address: {0}")]
     Address(String),
     /// A certificate, key or other file is missing or unusable.
@@ -181,7 +184,7 @@ pub enum ConnectError {
     /// The store refuses the credentials.
     #[error("store denies access: {0}")]
     Denied(String),
-    /// An embedded store does not start.
+    /// An embedded store could not be started.
     #[error("store does not start: {0}")]
     Start(String),
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// Text that is used but never shown: `Debug` and `Display` print stars. Only
-/// [`reveal`](Self::reveal) gives it, so that a search for that word finds every place it leaves.
+/// [`reveal`](Self::reveal) returns it, so that a search for that word finds every place where it
+/// is used.
 ///
 /// ```
 /// # use tenure_backend::Secret;
@@ -15,7 +16,7 @@ use std::fmt;
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Takes the text into custody.
+    /// Makes the text a secret.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Secret(text.into())
     }

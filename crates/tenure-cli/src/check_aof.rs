@@ -20,16 +20,17 @@ const PROGRESS_BYTES: u64 = 64 * 1024 * 1024;
 /// A manifest is a few lines.
 const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Check an append-only file: every byte is read as at a start.
+/// Check an append-only file: every byte is read, as at the start of a server.
 ///
-/// FILE is a manifest, which stands for all files it lists, or one of them. It says where a file is
+/// FILE is a manifest, which stands for all files it lists, or one of them. Prints where a file is
 /// damaged. If the last file is cut short or damaged, it can be cut after the last whole request:
-/// with --fix at once, at a terminal after a question, otherwise not at all.
+/// with --fix at once, on a terminal after a question, otherwise not at all.
 ///
 /// A snapshot at the front is read into memory, as a server that starts with the file does. So this
 /// needs as much memory as that server. Requests are read, but not run.
 ///
-/// Exit code: 0 when all is whole or was made so, 65 when it is damaged, 66 when it cannot be read.
+/// Exit code: 0 when all files are intact or were repaired, 65 when it is damaged, 66 when it
+/// cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -62,13 +63,13 @@ struct Checked {
     bytes: u64,
     /// Keys of the snapshot it begins with.
     keys: Option<u64>,
-    outcome: Outcome,
+    outcome: CheckOutcome,
     /// Whether everything behind what is whole was cut off.
     was_cut: bool,
 }
 
 #[derive(Debug)]
-enum Outcome {
+enum CheckOutcome {
     /// Its requests were looked through.
     Requests(Report),
     /// What it begins with, or continues, is damaged: there is nothing to cut to.
@@ -78,15 +79,15 @@ enum Outcome {
 impl Checked {
     fn damage(&self) -> Option<String> {
         match &self.outcome {
-            Outcome::Requests(report) => report.damage.as_ref().map(|d| d.error.to_string()),
-            Outcome::Hopeless(reason) => Some(reason.clone()),
+            CheckOutcome::Requests(report) => report.damage.as_ref().map(|d| d.error.to_string()),
+            CheckOutcome::Hopeless(reason) => Some(reason.clone()),
         }
     }
 
     /// Up to where it is whole, when it is worth cutting.
     fn cut_to(&self) -> Option<u64> {
         match &self.outcome {
-            Outcome::Requests(report) if report.damage.is_some() => Some(report.valid_len),
+            CheckOutcome::Requests(report) if report.damage.is_some() => Some(report.valid_len),
             _ => None,
         }
     }
@@ -170,7 +171,7 @@ fn check_file(path: &Path, databases: usize, before: &[Increment]) -> io::Result
                 rest
             }
             Err(reason) => {
-                let (path, outcome) = (path.to_owned(), Outcome::Hopeless(reason));
+                let (path, outcome) = (path.to_owned(), CheckOutcome::Hopeless(reason));
                 return Ok(Checked { path, bytes, keys, outcome, was_cut: false });
             }
         }
@@ -178,8 +179,8 @@ fn check_file(path: &Path, databases: usize, before: &[Increment]) -> io::Result
         Box::new(input)
     };
     let outcome = match check(rest, offset, before, &mut progress) {
-        Ok(report) => Outcome::Requests(report),
-        Err(error @ AofError::Discontinued { .. }) => Outcome::Hopeless(error.to_string()),
+        Ok(report) => CheckOutcome::Requests(report),
+        Err(error @ AofError::Discontinued { .. }) => CheckOutcome::Hopeless(error.to_string()),
         Err(AofError::Read { error, .. }) => return Err(error),
         Err(error) => return Err(io::Error::other(error)),
     };
@@ -243,11 +244,11 @@ fn mend(file: &mut Checked, is_told_to: bool) -> io::Result<()> {
 fn next_step(file: &Checked, files: &[Checked]) -> &'static str {
     let is_last = files.last().is_some_and(|last| last.path == file.path);
     match (&file.outcome, is_last) {
-        (Outcome::Requests(_), true) => "Nothing was changed; --fix cuts it there",
-        (Outcome::Requests(_), false) => {
+        (CheckOutcome::Requests(_), true) => "Nothing was changed; --fix cuts it there",
+        (CheckOutcome::Requests(_), false) => {
             "Nothing was changed: what follows in other files needs it; restore it from a backup"
         }
-        (Outcome::Hopeless(_), _) => "Nothing was changed; restore it from a backup",
+        (CheckOutcome::Hopeless(_), _) => "Nothing was changed; restore it from a backup",
     }
 }
 
@@ -259,14 +260,14 @@ fn describe(file: &Checked) -> String {
     };
     let snapshot = file.keys.map(|keys| format!(", a snapshot of {keys} keys")).unwrap_or_default();
     let requests = match &file.outcome {
-        Outcome::Requests(report) => {
+        CheckOutcome::Requests(report) => {
             let Report { requests, valid_len, summed_len, .. } = report;
             format!(
                 ", {requests} requests, whole up to offset {valid_len}, checksums up to \
                  {summed_len}"
             )
         }
-        Outcome::Hopeless(_) => String::new(),
+        CheckOutcome::Hopeless(_) => String::new(),
     };
     format!("{}: {} bytes{snapshot}{requests}: {state}", file.path.display(), file.bytes)
 }
@@ -276,8 +277,8 @@ fn to_json(files: &[Checked]) -> serde_json::Value {
         .iter()
         .map(|file| {
             let report = match &file.outcome {
-                Outcome::Requests(report) => Some(report),
-                Outcome::Hopeless(_) => None,
+                CheckOutcome::Requests(report) => Some(report),
+                CheckOutcome::Hopeless(_) => None,
             };
             json!({
                 "file": file.path.display().to_string(),

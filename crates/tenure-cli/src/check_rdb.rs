@@ -22,12 +22,12 @@ const PROGRESS_BYTES: u64 = 64 * 1024 * 1024;
 /// Facts and modules shown.
 const SHOWN_MAX: usize = 100;
 
-/// Check a snapshot file (RDB): it is read as at a start, and nothing is changed.
+/// Check a snapshot file (RDB): it is read as at the start of a server, and nothing is changed.
 ///
 /// The file is read twice: once to tell what is in it, and once into memory, as a server that
 /// starts with it does. So this needs as much memory as that server.
 ///
-/// Exit code: 0 when the file is whole and a server would start with it, 65 when it would not, 66
+/// Exit code: 0 when the file is intact and a server would start with it, 65 when it would not, 66
 /// when it cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\

@@ -156,11 +156,8 @@ fn patience(name: &str, words: &clap::ArgMatches) -> Option<local::Wait> {
 }
 
 fn dispatch(command: Command) -> Result<ExitCode, Failure> {
-    // The server listens to signals from its start. All others may wait for a store before they
-    // do, or never listen at all.
-    if !matches!(command, Command::Serve(_)) {
-        run::signals::end_at_once()?;
-    }
+    // They may wait for a store, or for settings from a pipe, before they listen to signals.
+    run::signals::end_at_once()?;
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Once(arguments) => once::run(arguments),

@@ -42,18 +42,18 @@ const BY_PEOPLE: &str = "check what it has done; without `--on-crash skip` it is
 /// while another still runs is skipped, or waits its turn. Without a tick the program runs whenever
 /// nobody else runs it.
 ///
-/// A runner that crashes is run again by default, so a tick may begin twice. Exactly once needs a
-/// resource that checks TENURE_TOKEN.
+/// If a runner crashes, its tick runs again by default, so a tick may begin twice. Exactly once
+/// needs a resource that checks TENURE_TOKEN.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   tenure once report --every 1h -- ./report
   tenure once migrate --tick 2026-11-15-users --wait -- ./migrate")]
 pub(crate) struct Arguments {
-    /// Once per period of this length, by the store's clock.
+    /// Run once per period of this length, by the store's clock.
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "tick")]
     every: Option<Duration>,
-    /// Once under this name, such as that of a migration.
+    /// Run once under this name, for example the name of a migration.
     #[arg(long, value_name = "ID")]
     tick: Option<String>,
     /// How long the outcome of `--tick` is remembered.
@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
     /// Wait for the outcome when somebody else runs it, and for a store that does not answer.
     #[arg(long)]
     wait: bool,
-    /// Exit after waiting this long for the outcome: with 75, or with 69 if the store is away.
+    /// Exit after waiting this long for the outcome: with 75, or with 69 if the store cannot be
+    /// reached.
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "wait")]
     wait_timeout: Option<Duration>,
     /// What to do about a tick that somebody began and never finished.
@@ -100,6 +101,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
     let loader = arguments.election.lay(arguments.target.loader()?, name);
+    // The library would end the process on a loss; here the program comes first.
+    let loader = loader.set(["elections", name, "on_loss"], "recontend", "once");
     let config = store_options::load_for(loader, name)?;
     let timing = config.election(name).timing().map_err(tenure::Error::from)?;
     let code = block_on(async {
@@ -357,8 +360,8 @@ impl Turn {
         }
     }
 
-    /// Ends before there was a program. The tick may have been begun a moment ago: whoever gives
-    /// the term up takes that back, for as long as the store may take to hear of it.
+    /// Ends before there was a program. The tick may have been begun a moment ago: releasing the
+    /// term takes that back, for as long as the store may take to answer.
     async fn leave(&self, running: impl Future<Output = RunResult>) -> RunResult {
         let leaving = async {
             let (once, ()) = tokio::join!(running, self.tenure.shutdown());

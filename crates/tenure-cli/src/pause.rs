@@ -17,7 +17,7 @@ use crate::store_options::Target;
 Examples:
   tenure pause nightly --for 30m")]
 pub(crate) struct Pause {
-    /// For how long at the most; `tenure resume` ends it before. At most 7d.
+    /// How long the pause lasts, at most 7d; `tenure resume` ends it earlier.
     #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "10m")]
     lasts: Duration,
     #[command(flatten)]
@@ -36,21 +36,21 @@ pub(crate) struct Resume {
 
 /// For emergencies: end a stuck term without its holder.
 ///
-/// Asks first. Refuses while the holder is not silent, unless forced: use `tenure resign` then.
-/// Tokens go on growing, and nobody leads until no instance can hold an old lease. Exits with 1
-/// when there is no term to end.
+/// Asks for confirmation. Refuses if the holder sent a heartbeat recently, unless forced: use
+/// `tenure resign` then. Tokens keep growing, and nobody leads until no instance can hold an old
+/// lease. Exits with 1 when there is no term to end.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   tenure clear nightly --reason 'web-1 was switched off'")]
 pub(crate) struct Clear {
-    /// Why, for the history.
+    /// The reason, for the history.
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Clear even if the holder sent a heartbeat recently.
     #[arg(long)]
     force: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tenure::config::Loader;
+use tenure::config::{Config, Loader};
 use tenure_sidecar::{Certificates, ServerSettings, Sidecar, SidecarError};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::local;
 use crate::log_queue::STDOUT;
 use crate::logging::LogOptions;
-use crate::output::{result, talk};
+use crate::output::{plain, result, talk};
 use crate::run::signals::somebody_listens;
 use crate::store_options::{self, StoreOptions};
 
@@ -78,6 +78,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     for warning in config.warnings() {
         talk(&warning.to_string());
     }
+    tell_unheard_beats(&config, &arguments.names);
     // Whoever cannot serve takes no part: it would hold a lease for a moment, or lengthen a
     // quarantine.
     let listener = ServerSettings::from_config(&config.sidecar)?.bind().await?;
@@ -115,6 +116,17 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     server.serve(ends).await;
     sidecar.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever wants the work to beat must hear that a sidecar cannot know whether it does.
+fn tell_unheard_beats(config: &Config, names: &[String]) {
+    let names = match names {
+        [] => config.elections.keys().cloned().collect(),
+        names => names.to_vec(),
+    };
+    for name in names.iter().filter(|name| config.election(name).require_beat.is_some()) {
+        talk(&format!("{}: require_beat is ignored: a sidecar hears no beats", plain(name)));
+    }
 }
 
 /// SIGHUP. From a terminal that was closed it asks the program to end; a daemon reads its

@@ -36,7 +36,7 @@ pub(crate) struct StoreOptions {
     /// redis+quorum:// address is a mode of its own and takes neither.
     #[arg(long, value_name = "MODE", value_parser = ["available", "strict"])]
     pub(crate) mode: Option<String>,
-    /// How many replicas must have a grant in mode strict: all that the primary has.
+    /// How many replicas must confirm a grant in mode strict: as many as the primary has.
     #[arg(long, value_name = "N", requires = "mode")]
     pub(crate) replicas: Option<u32>,
     /// The start of every key, before the name; `tenure:` by default.

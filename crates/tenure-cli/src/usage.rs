@@ -35,8 +35,8 @@ config check` shows which setting counts, and why.
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 the answer is no; 64 usage; 65 damaged file; 66 no such file; 69 store
-unreachable; 73 cannot write; 75 not in time; 78 configuration, address or login. A program that
-was run passes its own code on.";
+unreachable; 73 cannot write; 75 timed out; 78 configuration, address or login. `run` and `once`
+pass the program's own code on.";
 
 /// What `tenure` alone prints.
 pub(crate) fn teach() -> Result<ExitCode, Failure> {

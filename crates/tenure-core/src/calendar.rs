@@ -4,7 +4,7 @@ use std::fmt;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// A moment as people read it, in UTC.
+/// A moment as a calendar date and a time of day, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calendar {
     /// The year.
@@ -13,12 +13,12 @@ pub struct Calendar {
     pub month: u64,
     /// From 1 to 31.
     pub day: u64,
-    /// Since midnight, in milliseconds.
+    /// Milliseconds since midnight.
     pub of_day_ms: u64,
 }
 
 impl Calendar {
-    /// The moment so many milliseconds after the beginning of 1970.
+    /// The moment this many milliseconds after the beginning of 1970.
     pub const fn at(unix_ms: u64) -> Self {
         let (year, month, day) = date(unix_ms / DAY_MS);
         Calendar { year, month, day, of_day_ms: unix_ms % DAY_MS }
@@ -33,7 +33,7 @@ impl Calendar {
     }
 }
 
-/// As programs like it: `2026-11-15T07:49:00.123Z`.
+/// In ISO 8601: `2026-11-15T07:49:00.123Z`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}-{:02}-{:02}T{}Z", self.year, self.month, self.day, self.time())

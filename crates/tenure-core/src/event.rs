@@ -7,7 +7,7 @@ use crate::protocol::{CloseReason, LostWhy, Member};
 use crate::text::escaped;
 use crate::{InstanceId, Moment, StoreError, Token};
 
-/// How an instance stands.
+/// The role of an instance in one election.
 ///
 /// ```text
 ///            answer            free            granted
@@ -17,15 +17,15 @@ use crate::{InstanceId, Moment, StoreError, Token};
 ///                         ▲                            Yielding ◄────────┘
 ///                         └───── term closed ─────────────┘
 /// ```
-/// `Stopped` is reached from everywhere and left by nothing.
+/// `Stopped` can be reached from every role and never left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
     /// The store has not answered, so nobody here knows who leads.
     Unknown,
-    /// Somebody else leads, or nobody may just now.
+    /// Another instance leads, or nobody may lead at the moment.
     Standby,
-    /// An attempt is on its way.
+    /// A request for a term is on its way.
     Candidate,
     /// Leading.
     Leader,
@@ -33,17 +33,18 @@ pub enum Role {
     Suspect,
     /// Leading for the last moments: work is stopping.
     Yielding,
-    /// Taking part no more.
+    /// No longer taking part.
     Stopped,
 }
 
 impl Role {
-    /// Whether a term is open in this role. Time decides whether it may still be acted on.
+    /// Whether the instance has a term in this role. The clock decides whether it may still be
+    /// acted on.
     pub const fn holds_term(self) -> bool {
         matches!(self, Role::Leader | Role::Suspect | Role::Yielding)
     }
 
-    /// A stable word for logs and status.
+    /// A stable word for logs and status output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Unknown => "unknown",
@@ -69,19 +70,19 @@ impl fmt::Display for Role {
 pub enum Reason {
     /// The election began.
     Started,
-    /// The resource looks free.
+    /// The resource seems to be free.
     LooksFree,
     /// The store granted a term.
     Granted,
     /// Elections are switched off: this instance acts alone.
     SwitchedOff,
-    /// Somebody else holds it.
+    /// Another instance leads.
     HeldBy(InstanceId),
-    /// Reserved for a successor who has this long to claim it.
+    /// Reserved for a successor, which has this long to claim it.
     Reserved(Duration),
-    /// Leases from before a loss of data may still be believed in.
+    /// The store lost data, and leases from before may still be relied on.
     Quarantine {
-        /// How long to wait.
+        /// How long the quarantine still lasts.
         left: Duration,
         /// What was lost.
         why: String,
@@ -90,21 +91,21 @@ pub enum Reason {
     LockDelay(Duration),
     /// An operator paused the election.
     Paused,
-    /// The application has this instance stand back.
+    /// The application told this instance to stand back.
     StandsBack,
     /// The application is not ready to lead.
     NotReady,
-    /// Work did not beat in time.
+    /// The work did not beat in time.
     WorkStalled,
-    /// Work panicked, with these words.
+    /// The work panicked with this message.
     WorkFailed(String),
-    /// Something foreign stands at a key.
+    /// A key holds something that Tenure did not write.
     Conflict(String),
-    /// The attempt was abandoned and refused.
+    /// The store refused an attempt that had been abandoned.
     AttemptRefused,
     /// The answer came too late to be used.
     GrantTooLate,
-    /// The store did not answer, or with an error.
+    /// The store did not answer, or answered with an error.
     Store(StoreError),
     /// A renewal failed; the lease still runs.
     RenewalLate,
@@ -112,27 +113,27 @@ pub enum Reason {
     RenewalBack,
     /// The lease ran out before a renewal came through.
     LeaseEnded,
-    /// The lease ran out while this process did not run, for as long as this: it was stopped,
-    /// suspended or starved.
+    /// The lease ran out while this process did not run for this long: it was stopped, suspended or
+    /// starved.
     NotRunning(Duration),
     /// The store says the term is over.
     Lost(LostWhy),
     /// The application resigned.
     Resigned,
-    /// Somebody asked for the resignation.
+    /// This instance asked for the resignation.
     AskedToResign(InstanceId),
-    /// In favour of a successor.
+    /// Handed over to this successor.
     HandOver(InstanceId),
-    /// In favour of a higher priority.
+    /// Handed over to this instance because of its higher priority.
     Failback(InstanceId),
     /// The application stopped the election.
     Stopped,
-    /// The one-shot contest is over.
+    /// The single attempt is over.
     OneShotOver,
 }
 
 impl Reason {
-    /// A stable word for logs, metrics and status.
+    /// A stable word for logs, metrics and status output.
     pub const fn code(&self) -> &'static str {
         match self {
             Reason::Started => "started",
@@ -169,8 +170,8 @@ impl Reason {
         }
     }
 
-    /// Whether a term that ends for this reason ends against its holder's will. The one list of
-    /// losses: whatever exits, logs or counts on a loss asks here.
+    /// Whether a term that ends for this reason was lost, that is, ended against its holder's will.
+    /// This is the only list of losses: whatever exits, logs or counts on a loss asks here.
     pub const fn is_involuntary(&self) -> bool {
         matches!(
             self,
@@ -182,7 +183,7 @@ impl Reason {
         )
     }
 
-    /// Whether `other` is this reason again, perhaps at a later moment: times left do not count.
+    /// Whether `other` is the same reason, perhaps at a later moment: times left are not compared.
     pub fn is_same_cause(&self, other: &Reason) -> bool {
         match (self, other) {
             (Reason::Reserved(_), Reason::Reserved(_))
@@ -261,98 +262,98 @@ fn plain(text: &str) -> impl fmt::Display + '_ {
     escaped(text, SHOWN_MAX)
 }
 
-/// One thing that happened, numbered without gaps per election.
+/// One event of an election. Events are numbered without gaps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// 1, 2, 3, … within one election of one process.
     pub number: u64,
-    /// When, on the local clock.
+    /// When it happened, on the local clock.
     pub at: Moment,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened. A change of role comes first, then what it means.
+/// What happened. A change of role comes first, then its meaning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {
     /// The role changed.
     StateChanged {
-        /// Before.
+        /// The role before.
         from: Role,
-        /// After.
+        /// The role after.
         to: Role,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// A term began.
     Acquired {
-        /// Its number.
+        /// The token of the term.
         token: Token,
         /// Until when it may be acted on unless renewed.
         ends_at: Moment,
     },
     /// The term was extended.
     Renewed {
-        /// Its number.
+        /// The token of the term.
         token: Token,
         /// Until when it may be acted on unless renewed.
         ends_at: Moment,
     },
-    /// Work must stop now and be gone by then.
+    /// Work must stop now and have ended by a certain moment.
     StopWork {
-        /// The term.
+        /// The token of the term.
         token: Token,
-        /// When it is cut off.
+        /// When the work is cut off.
         by: Moment,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Work is still there when it must be cut off, or a margin after its term was lost.
+    /// Work was still running when it had to be cut off, or too long after its term was lost.
     Overrun {
-        /// The term.
+        /// The token of the term.
         token: Token,
     },
     /// The term is over. Nothing may be done in its name any more.
     Lost {
-        /// Its number.
+        /// The token of the term.
         token: Token,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// An attempt did not lead to a term.
+    /// An attempt to lead failed.
     ElectionFailed {
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// The term was handed to a successor.
     HandedOver {
-        /// The term that ended.
+        /// The token of the term that ended.
         token: Token,
-        /// Who may claim the next.
+        /// The instance that may claim the next term.
         to: InstanceId,
     },
-    /// A hand-over does not take place.
+    /// A hand-over was refused.
     HandOverRefused {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The leader as last seen, told when it changes.
+    /// The leader as last seen; sent when it changes.
     LeaderSeen(Option<SeenLeader>),
     /// The members as last seen.
     MembersSeen(Vec<Member>),
-    /// Something a person should look at; the election goes on.
+    /// Something an operator should look at; the election goes on.
     Warning(String),
 }
 
-/// The leader as the last answer showed it. Hearsay: it may have changed since.
+/// The leader as the last answer showed it. It may have changed since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenLeader {
-    /// Who.
+    /// The id of the leader.
     pub id: InstanceId,
-    /// Under which token; `None` for a foreign holder.
+    /// The token of its term; `None` for a foreign holder.
     pub token: Option<Token>,
-    /// Whether it is a program that does not speak this protocol.
+    /// Whether the holder is a program that does not speak Tenure's protocol.
     pub foreign: bool,
 }
 

@@ -1,7 +1,6 @@
-//! One run of a job: what is asked in which order, and what each answer means.
+//! One run of a job: which requests are made in which order, and what each answer means.
 //!
-//! A machine without waiting: the caller asks, leads and works, and tells what came of it. Whoever
-//! runs jobs uses it, the simulator included.
+//! A state machine that never waits: the caller asks, leads and works, and reports the results.
 
 use std::time::Duration;
 
@@ -11,25 +10,25 @@ use crate::{InstanceId, ServerTime, Token};
 /// The pause before a request that was not answered is repeated.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What is to be run, and how.
+/// The settings of one run of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSettings {
-    /// Which tick of it; none: whenever the leadership is free.
+    /// The tick; without one, the job runs whenever the leadership is free.
     pub tick: Option<JobTick>,
-    /// Whether a tick that somebody began and never finished is begun again.
+    /// Whether a tick that was begun and has no outcome is run again.
     pub rerun_crashed: bool,
     /// How long the outcome of a named tick is kept.
     pub keep: Duration,
-    /// Whether the outcome is waited for: what may pass does not end the run.
+    /// Whether the outcome is waited for: temporary errors do not end the run.
     pub waits: bool,
-    /// The lease that is asked for.
+    /// The ttl to ask for.
     pub ttl: Duration,
 }
 
-/// A tick that is known, or that only the store's clock can tell.
+/// A tick that is known, or that the store's clock decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobTick {
-    /// This one.
+    /// This tick.
     Known(TickId),
     /// The current period of this length; not zero.
     Every(Duration),
@@ -40,36 +39,36 @@ pub enum JobTick {
 pub enum JobStep {
     /// Ask the store, after a pause.
     Ask {
-        /// What.
+        /// The request.
         request: Request,
-        /// How long to wait before.
+        /// How long to wait before it.
         after: Duration,
     },
     /// Try to lead, once.
     Lead,
-    /// Wait until something may have changed, and look again. Whoever leads steps down before.
+    /// Wait until something may have changed, and look again. Step down first, if leading.
     Wait,
     /// Begin the work, under the term that was granted.
     Work,
-    /// Step down: this is what became of the run.
+    /// Step down: the run is over with this result.
     End(JobEnd),
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobEnd {
     /// The work returned.
     Ran {
-        /// Whether the store has the outcome, where there is a tick.
+        /// Whether the store has recorded the outcome, if there is a tick.
         is_recorded: bool,
     },
-    /// The tick has run before, or elsewhere, and ended like this.
+    /// The tick has already run, with this outcome.
     AlreadyDone(TickOutcome),
-    /// Somebody began the tick and never finished.
+    /// An instance began the tick and never recorded an outcome.
     Unfinished {
-        /// Who.
+        /// The instance that began it.
         by: InstanceId,
-        /// Under which token; `None` where the record names none.
+        /// The token of its term; `None` if the record has none.
         token: Option<Token>,
     },
     /// The work was never started.
@@ -79,11 +78,11 @@ pub enum JobEnd {
     },
     /// The work had to stop.
     Stopped,
-    /// Somebody else leads, or nobody may just now.
+    /// Another instance leads, or nobody may lead at the moment.
     Denied,
-    /// The term ended before the work began; why, where the store said so.
+    /// The term ended before the work began; with the reason, if the store gave one.
     LostBefore(Option<LostWhy>),
-    /// The store did not answer, or not with this, before the work began.
+    /// The store did not answer, or answered something else, before the work began.
     Unanswered(Option<Outcome>),
 }
 
@@ -124,7 +123,7 @@ impl JobRun {
         self.tick.as_ref()
     }
 
-    /// Looks how the tick stands, for the first time or again: before anybody leads.
+    /// Asks for the state of the tick, for the first time or again, before anybody leads.
     pub fn look(&mut self) -> JobStep {
         match (&self.settings.tick, self.tick.clone()) {
             (_, Some(tick)) => self.ask(Request::TickLook { tick }),
@@ -133,7 +132,7 @@ impl JobRun {
         }
     }
 
-    /// The one try was refused.
+    /// The attempt to lead was refused.
     pub fn handle_denied(&mut self) -> JobStep {
         match self.settings.waits {
             true => JobStep::Wait,
@@ -141,7 +140,7 @@ impl JobRun {
         }
     }
 
-    /// The one try was not answered. `may_answer` says that another might be.
+    /// The attempt to lead was not answered. `may_answer` says that another one might be.
     pub fn handle_untried(&mut self, may_answer: bool) -> JobStep {
         match self.settings.waits && may_answer {
             true => JobStep::Wait,
@@ -159,7 +158,7 @@ impl JobRun {
         }
     }
 
-    /// The store answered. `leads` says whether the term lasts still, where there is one.
+    /// The store answered. `leads` says whether the term, if there is one, still runs.
     pub fn handle_answer(&mut self, answer: Answer, leads: bool) -> JobStep {
         let Some(request) = self.asked.take() else { return JobStep::End(JobEnd::Stopped) };
         match (request, answer.outcome) {
@@ -191,7 +190,7 @@ impl JobRun {
         }
     }
 
-    /// The store did not answer. `may_answer` says that it might, if it is asked once more.
+    /// The store did not answer. `may_answer` says that it might if it is asked again.
     pub fn handle_unanswered(&mut self, may_answer: bool, leads: bool) -> JobStep {
         let Some(request) = self.asked.take() else { return JobStep::End(JobEnd::Stopped) };
         // All requests about a tick may be repeated by the term that made them.
@@ -211,7 +210,7 @@ impl JobRun {
         })
     }
 
-    /// The term is over while an answer is waited for.
+    /// The term ended while an answer was awaited.
     pub fn handle_lost(&mut self) -> JobStep {
         self.handle_unanswered(false, false)
     }

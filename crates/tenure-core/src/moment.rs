@@ -1,4 +1,4 @@
-//! Points in time on the local clock that keeps running while the host sleeps.
+//! Moments of the local clock that keeps running while the host is suspended.
 //!
 //! The core never reads a clock. A driver reads one (`CLOCK_BOOTTIME` on Linux) and passes the
 //! reading in; two readings are comparable only within one process on one host.
@@ -12,9 +12,9 @@ use std::time::Duration;
 pub struct Moment(u64);
 
 impl Moment {
-    /// Before every reading a clock gives.
+    /// Before every reading of a clock.
     pub const ORIGIN: Moment = Moment(0);
-    /// After every reading a clock gives: "never".
+    /// After every reading of a clock: "never".
     pub const NEVER: Moment = Moment(u64::MAX);
 
     /// The moment `nanos` nanoseconds after the clock's origin.
@@ -27,12 +27,12 @@ impl Moment {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// How long after `earlier` this is; zero if it is not later.
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// How long until `later`; zero when that has passed.
+    /// How long until `later`; zero if that has passed.
     pub const fn until(self, later: Moment) -> Duration {
         later.since(self)
     }

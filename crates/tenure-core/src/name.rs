@@ -1,11 +1,11 @@
-//! Names that come from people: resources, keys, instance ids. Parsed once, trusted afterwards.
+//! Names chosen by users: resources, keys, instance ids. Parsed once, trusted afterwards.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::text::is_deceptive;
 
-/// Why a name is refused: the text says what is wrong and what to do.
+/// Why a name is refused. The message says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct NameError(#[from] NameFault);
@@ -56,7 +56,7 @@ pub const INSTANCE_NAME_LEN_MAX: usize = 128;
 /// The prefix of every key unless the user chooses another.
 pub const DEFAULT_PREFIX: &str = "tenure:";
 
-/// One led resource: its name and the store keys that belong to it, all in one cluster slot.
+/// The resource of one election: its name and its keys in the store, all in one cluster slot.
 ///
 /// ```
 /// # use tenure_core::Resource;
@@ -89,7 +89,7 @@ impl Resource {
         Self::build(name, &format!("{prefix}{name}"))
     }
 
-    /// The resource `name` kept at exactly `key`, for example beside programs that use that key.
+    /// The resource `name` kept at exactly `key`, for example to share the key with other programs.
     pub fn with_key(name: &str, key: &str) -> Result<Self, NameError> {
         check_text("resource name", name)?;
         Self::build(name, key)
@@ -104,8 +104,8 @@ impl Resource {
         Ok(Resource { place: Arc::new(place) })
     }
 
-    /// The same resource, whose leader also keeps a heartbeat where other programs look for it:
-    /// at `prefix` followed by its id.
+    /// The same resource, whose leader also keeps a heartbeat for other programs, at `prefix`
+    /// followed by its id.
     pub fn with_heartbeat_prefix(&self, prefix: &str) -> Result<Self, NameError> {
         check_text("heartbeat_prefix", prefix)?;
         let mut place = ResourceNames::clone(&self.place);
@@ -113,7 +113,7 @@ impl Resource {
         Ok(Resource { place: Arc::new(place) })
     }
 
-    /// The name that it was given.
+    /// The name of the resource.
     pub fn name(&self) -> &str {
         &self.place.name
     }
@@ -123,7 +123,8 @@ impl Resource {
         &self.place.key
     }
 
-    /// The key at which `id`, while it leads, keeps a heartbeat for other programs, if it shall.
+    /// The key at which `id` keeps a heartbeat for other programs while it leads, if one is
+    /// configured.
     pub fn heartbeat_key(&self, id: &InstanceId) -> Option<String> {
         let prefix = self.place.heartbeat_prefix.as_ref()?;
         Some(format!("{prefix}{id}"))
@@ -152,7 +153,7 @@ fn hash_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// One process taking part: a readable name plus a nonce, unique per process start.
+/// The id of one process: a readable name and a random part that is new at every start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(Arc<str>);
 
@@ -163,7 +164,7 @@ impl InstanceId {
         Ok(InstanceId(format!("{name}_{:010x}", nonce & 0xff_ffff_ffff).into()))
     }
 
-    /// An id read from the store. Foreign programs write what they like: nothing is checked.
+    /// An id read from the store. Nothing is checked, because other programs may write anything.
     pub fn seen(text: &str) -> Self {
         InstanceId(text.into())
     }
@@ -173,17 +174,17 @@ impl InstanceId {
         &self.0
     }
 
-    /// Whether it stands for no instance: a mark that keeps everybody out, such as `~quarantine`.
+    /// Whether this is not an instance but a mark that keeps everybody out, such as `~quarantine`.
     pub fn is_mark(&self) -> bool {
         self.0.starts_with('~')
     }
 
-    /// The configured part, without the nonce.
+    /// The configured name, without the random part.
     pub fn name(&self) -> &str {
         self.0.rsplit_once('_').map_or(&*self.0, |(name, _)| name)
     }
 
-    /// Whether a person who wrote `text` may mean this instance: the whole id or its name.
+    /// Whether `text`, given by a user, names this instance: by the whole id or by its name.
     pub fn answers_to(&self, text: &str) -> bool {
         self.as_str() == text || self.name() == text
     }

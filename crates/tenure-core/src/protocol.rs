@@ -1,4 +1,4 @@
-//! The words between an instance and the store: requests, answers, errors and hints.
+//! The messages between an instance and the store: requests, answers, errors and hints.
 //!
 //! Every backend answers these requests with the same meaning; `docs/protocol.md` is the
 //! specification. Nothing here knows how a store carries them out.
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use crate::{InstanceId, Resource};
 
-/// The fencing number of a term: a later term of the same resource always has a greater one. Never
-/// zero. Where there may be no term it is an `Option`, in which none is below every token.
+/// The fencing token of a term: a later term of the same resource always has a higher one. Never
+/// zero. "No token" is `Option::None`, which is lower than every token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(NonZeroU64);
 
@@ -27,7 +27,7 @@ impl Token {
         }
     }
 
-    /// The number to send along with every write to the protected resource.
+    /// The number. Send it with every write to the protected resource.
     pub const fn get(self) -> u64 {
         self.0.get()
     }
@@ -65,20 +65,20 @@ impl ServerTime {
 /// One request about one resource by one instance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// Which resource.
+    /// The resource.
     pub resource: Resource,
-    /// Who asks.
+    /// The instance that asks.
     pub id: InstanceId,
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// How long the answer may take before the caller counts it as lost.
+    /// How long to wait for the answer before it counts as lost.
     pub timeout: Duration,
-    /// The longest lease that anybody may believe in, as far as the caller knows: zero where it
-    /// knows of none. Whatever is asked, a quarantine that begins or runs covers it.
+    /// The longest lease that any instance may rely on, as far as the caller knows; zero if it
+    /// knows of none. Every quarantine that begins or runs covers it.
     pub fleet_max_ttl: Duration,
 }
 
-/// What may be asked of a store.
+/// A request to a store.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
@@ -89,29 +89,29 @@ pub enum Request {
     Renew {
         /// The term.
         token: Token,
-        /// The lease to set.
+        /// The ttl to set.
         ttl: Duration,
-        /// The longest lease any peer may believe in.
+        /// The longest lease that any other instance may rely on.
         fleet_max_ttl: Duration,
     },
-    /// To one of several nodes: extend the lease of exactly this term, or take it over where the
-    /// key is gone, no later term is known and nothing was lost.
+    /// For one node of a quorum: extend the lease of exactly this term, or take it over if the key
+    /// is gone, no later term is known and nothing was lost.
     Adopt {
         /// The term.
         token: Token,
-        /// The lease to set.
+        /// The ttl to set.
         ttl: Duration,
-        /// The longest lease any peer may believe in.
+        /// The longest lease that any other instance may rely on.
         fleet_max_ttl: Duration,
     },
-    /// End exactly this term and wake the others.
+    /// End exactly this term and notify the others.
     Release {
         /// The term.
         token: Token,
-        /// What history shall say.
+        /// The reason for the history.
         reason: CloseReason,
     },
-    /// Undo an acquire whose answer never came, and refuse it should it still be on its way.
+    /// Undo an acquire that was never answered, and refuse it should it still arrive.
     Abandon {
         /// The attempt.
         attempt: u64,
@@ -122,11 +122,11 @@ pub enum Request {
         token: Token,
         /// The successor.
         to: InstanceId,
-        /// How long it has to claim the resource before everyone may try.
+        /// How long only the successor may claim the resource.
         claim_ttl: Duration,
     },
-    /// To one of several nodes: end exactly this term and let `to` go first. Unlike a transfer it
-    /// reserves nothing.
+    /// For one node of a quorum: end exactly this term and let `to` go first. Unlike a transfer,
+    /// this reserves nothing.
     PassOn {
         /// The term that ends.
         token: Token,
@@ -137,47 +137,48 @@ pub enum Request {
     },
     /// Read without taking part.
     Observe {
-        /// Whether to list the members too.
+        /// Whether the answer lists the members, too.
         members: bool,
     },
     /// Record the caller as a member that is alive now.
     Beat {
         /// Its record.
         record: MemberRecord,
-        /// Whether to list the members too.
+        /// Whether the answer lists the members, too.
         members: bool,
     },
     /// Remove the caller from the members.
     Leave,
-    /// Ask the holder of exactly this term for something. Anyone may.
+    /// Ask the holder of exactly this term for something. Any client may.
     Ask {
         /// The term whose holder is asked.
         token: Token,
-        /// For what.
+        /// The wish.
         wish: WishKind,
-        /// How long the wish stands.
+        /// How long the wish remains.
         stands_for: Duration,
     },
-    /// Answer a wish with no. Only the holder may.
+    /// Refuse a wish. Only the holder may.
     Refuse {
         /// This instance's term.
         token: Token,
-        /// Why not, for the one who asked.
+        /// The reason, for the client that asked.
         reason: String,
     },
     /// Grant no new term until resumed, for maintenance. The running term goes on.
     Pause {
-        /// For how long at the most.
+        /// How long the pause lasts, unless it is ended earlier.
         lasts: Duration,
     },
     /// End a pause.
     Resume,
-    /// For emergencies: end whatever term there is. Keeps the token floor and quarantines.
+    /// For emergencies: end the current term without its holder. Later tokens are still higher, and
+    /// a quarantine begins.
     Clear {
-        /// What history shall say.
+        /// The reason for the history.
         reason: String,
-        /// For how long nobody is let in at the least: as long as the longest lease that the store
-        /// knows of, however short this is.
+        /// The shortest quarantine. It always lasts for as long as the longest lease that the store
+        /// knows of.
         quarantine: Duration,
     },
     /// The latest entries of the history, newest first.
@@ -185,37 +186,37 @@ pub enum Request {
         /// At most this many.
         count: usize,
     },
-    /// Start a tick inside this instance's term, unless it has run before.
+    /// Begin a tick during this instance's term, unless it has run before.
     TickBegin {
         /// This instance's term.
         token: Token,
-        /// Which tick.
+        /// The tick.
         tick: TickId,
-        /// Whether a tick that somebody began and never finished runs again.
+        /// Whether a tick that was begun and has no outcome runs again.
         rerun_crashed: bool,
     },
-    /// Record how a tick ended, inside this instance's term.
+    /// Record the outcome of a tick, during this instance's term.
     TickFinish {
         /// This instance's term.
         token: Token,
-        /// Which tick.
+        /// The tick.
         tick: TickId,
-        /// How it ended.
+        /// The outcome.
         outcome: TickOutcome,
         /// How long the outcome of a named tick is kept.
         keep: Duration,
     },
-    /// Take back the begin of a tick whose work could not be started, inside this instance's term:
+    /// Take back the begin of a tick whose work could not be started, during this instance's term,
     /// as if nobody had begun it.
     TickReopen {
         /// This instance's term.
         token: Token,
-        /// Which tick.
+        /// The tick.
         tick: TickId,
     },
-    /// How a tick stands, without taking part.
+    /// Ask for the state of a tick, without taking part.
     TickLook {
-        /// Which tick.
+        /// The tick.
         tick: TickId,
     },
 }
@@ -223,49 +224,49 @@ pub enum Request {
 /// An attempt to take a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Acquire {
-    /// The attempt's number: reused only while it has no definite answer.
+    /// The attempt's number. It is used again only while the attempt has no definite answer.
     pub attempt: u64,
-    /// The lease to set.
+    /// The ttl to set.
     pub ttl: Duration,
-    /// The longest lease any peer may believe in.
+    /// The longest lease that any other instance may rely on.
     pub fleet_max_ttl: Duration,
     /// The highest token this process has seen for the resource.
     pub floor: Option<Token>,
-    /// Whether the user vouches that nobody led this resource before.
+    /// Whether the user declares that nobody has led this resource before.
     pub fresh_store: bool,
-    /// Whether a store without a record may be taken for new because it has run for longer than
-    /// any lease. It may have been flushed: not where a mode promises to bear that.
+    /// Whether a store without a record counts as new because it has run for longer than any lease.
+    /// It may have been flushed, so this is `false` in modes that must survive that.
     pub age_counts: bool,
-    /// How long after a crash (not after a release) the resource stays free.
+    /// How long after a crash (not after a release) nobody is granted the resource.
     pub lock_delay: Duration,
-    /// A holder seen without expiry for longer than any lease: give it one.
+    /// A holder that was seen without expiry for longer than any lease: give it one.
     pub heal: Option<InstanceId>,
-    /// The caller's member record, recorded along the way.
+    /// The caller's member record, to be stored, too.
     pub record: MemberRecord,
     /// Whether to list the members in the answer.
     pub members: bool,
-    /// Which part this is of a decision of several nodes.
+    /// Which step of a quorum's decision this is.
     pub ballot: Ballot,
 }
 
-/// Which part an attempt plays where several nodes decide together.
+/// Which step of a quorum's decision an attempt is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ballot {
-    /// The store decides alone, and numbers the term itself.
+    /// The store decides alone and chooses the token itself.
     #[default]
     Alone,
-    /// Only say whether the resource could be had, and the lowest number that it could be had
-    /// under, whatever the clock shows. No lease is written.
+    /// Only answer whether the resource could be granted, and the lowest token for it. No lease is
+    /// written.
     Propose,
-    /// Take it under this number, unless a term with this number or a later one is known.
+    /// Take the resource under this token, unless a term with this token or a higher one is known.
     Settle(Token),
 }
 
-/// How a term ended, as history tells it.
+/// How a term ended, as the history shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The holder gave it back: shutdown, resignation, work done.
+    /// The holder released it: shutdown, resignation, work done.
     Released,
     /// The holder handed it to a successor.
     HandedOver,
@@ -286,7 +287,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// The word in the store's history.
+    /// The word in the history.
     pub const fn as_str(self) -> &'static str {
         match self {
             CloseReason::Released => "released",
@@ -301,7 +302,7 @@ impl CloseReason {
         }
     }
 
-    /// The reason a word in the store's history stands for.
+    /// The reason for a word in the history.
     pub fn parse(word: &str) -> Option<Self> {
         use CloseReason::*;
         let all = [
@@ -319,10 +320,10 @@ impl CloseReason {
     }
 }
 
-/// What somebody who does not lead wants the leader to do.
+/// What somebody asks the leader for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WishKind {
-    /// Step down; whoever is next may lead.
+    /// Step down; any other instance may lead next.
     Resign,
     /// Step down in favour of this instance, by name or whole id.
     HandOver {
@@ -331,25 +332,25 @@ pub enum WishKind {
     },
 }
 
-/// A wish as the leader finds it.
+/// A wish as the leader finds it in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// What is wanted.
+    /// What is asked for.
     pub kind: WishKind,
-    /// Who wants it.
+    /// Who asked for it.
     pub by: InstanceId,
-    /// The term it was addressed to; `None` where the record names none.
+    /// The term that it is for; `None` if the record has none.
     pub token: Option<Token>,
-    /// Until when it stands.
+    /// Until when it remains.
     pub until: ServerTime,
-    /// The leader's no, once given.
+    /// The leader's reason for refusing, once it has refused.
     pub refused: Option<String>,
 }
 
-/// What an instance tells about itself. Bounded by [`MemberRecord::METADATA_MAX`].
+/// What an instance says about itself. Bounded by [`MemberRecord::METADATA_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemberRecord {
-    /// The higher is preferred as leader.
+    /// Members with a higher priority are preferred as leader.
     pub priority: i32,
     /// Whether it may lead now.
     pub ready: bool,
@@ -359,9 +360,9 @@ pub struct MemberRecord {
     pub stalled: bool,
     /// The version of the application, compared number by number.
     pub version: String,
-    /// The lease it asks for.
+    /// The ttl that it asks for.
     pub ttl: Duration,
-    /// Free text for people, such as an address.
+    /// Free text for display, such as an address.
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -373,65 +374,65 @@ impl MemberRecord {
 /// A member as the store lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Who.
+    /// The id of the member.
     pub id: InstanceId,
-    /// What it told about itself.
+    /// What it says about itself.
     pub record: MemberRecord,
     /// Since when it has been ready without a break, by the store's clock.
     pub ready_since: Option<ServerTime>,
-    /// When it was last heard, by the store's clock.
+    /// The time of its last heartbeat, by the store's clock.
     pub beat_at: ServerTime,
 }
 
-/// The most members a store lists: ranks beyond it gain nothing.
+/// The most members that a store lists. Ranks beyond it would gain nothing.
 pub const MEMBERS_LISTED_MAX: usize = 1024;
 
-/// What a store answered.
+/// The answer of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// What came of the request.
+    /// The result of the request.
     pub outcome: Outcome,
-    /// How the resource stood right after it.
+    /// The state of the resource right after it.
     pub view: View,
-    /// Side writes that failed, one line each. The lease itself is not affected.
+    /// Writes beside the lease that failed, one line each. The lease itself is not affected.
     pub warnings: Vec<String>,
 }
 
-/// How a resource stands, as one answer saw it.
+/// The state of a resource at the time of one answer.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct View {
-    /// The value at the key: the holder's id. `None` when the key is absent.
+    /// The value at the key: the holder's id. `None` if the key is absent.
     pub holder: Option<InstanceId>,
-    /// How long the key still lives. `None` when it is absent or has no expiry.
+    /// How long until the key expires. `None` if it is absent or has no expiry.
     pub pttl: Option<Duration>,
-    /// The holder's token; `None` when absent or foreign.
+    /// The holder's token; `None` if the key is absent or the holder is foreign.
     pub token: Option<Token>,
-    /// Whether the holder is a program that does not speak this protocol.
+    /// Whether the holder is a program that does not speak Tenure's protocol.
     pub foreign: bool,
-    /// Whether the holder was named as a successor and has not claimed the resource yet: it does
-    /// not lead, and may never.
+    /// Whether the holder is a successor that has not claimed the resource yet: it does not lead,
+    /// and may never.
     pub reserved: bool,
-    /// Whether the holder's grant waits for replicas, as its mode asks, and is not known to have
-    /// reached them: it does not lead, and may never.
+    /// Whether the holder's grant waits for replicas to confirm it: the holder does not lead, and
+    /// may never.
     pub unconfirmed: bool,
-    /// Why nobody is let in, while a quarantine keeps the key.
+    /// The reason for a quarantine, while one keeps the key.
     pub quarantine_why: Option<String>,
-    /// Whether, of several nodes that decide together, some were not seen to hold this term: an
-    /// early renewal lets them take it over.
+    /// In a quorum: whether some nodes were not seen to hold this term. An early renewal lets them
+    /// take it over.
     pub partial: bool,
     /// The store's clock.
     pub server_time: ServerTime,
-    /// Which life of the store this is.
+    /// The store's incarnation.
     pub incarnation: String,
-    /// What the holder is asked for.
+    /// What an operator asked the holder for.
     pub wish: Option<Wish>,
-    /// For how long no new term is granted on an operator's word.
+    /// How long the operator's pause still lasts, if there is one.
     pub paused_for: Option<Duration>,
-    /// The members, when asked for.
+    /// The members, if the request asked for them.
     pub members: Option<Vec<Member>>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -440,15 +441,15 @@ pub enum Outcome {
         /// The term.
         token: Token,
     },
-    /// Acquire: somebody else holds it.
+    /// Acquire: another instance holds the resource.
     Held,
-    /// Acquire: this attempt was abandoned before.
+    /// Acquire: this attempt was abandoned earlier.
     AttemptRefused,
-    /// Acquire: leases granted before a loss of data might still be believed in.
+    /// Acquire: leases from before a loss of data may still be relied on.
     Quarantine {
         /// How long to wait.
         left: Duration,
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
     },
     /// Acquire: reserved for a named successor.
@@ -463,17 +464,17 @@ pub enum Outcome {
     },
     /// Acquire: an operator paused the election.
     Paused {
-        /// How long at the most.
+        /// How long to wait, unless the pause is ended earlier.
         left: Duration,
     },
-    /// Acquire: several nodes decide, and no majority of them came together. The attempt is over.
+    /// Acquire: no majority of a quorum's nodes agreed. The attempt is over.
     Contested {
-        /// Why, for people.
+        /// The reason, as text.
         why: String,
     },
-    /// Something that is not ours stands at a key. Nothing was touched.
+    /// A key holds something that Tenure did not write. Nothing was changed.
     Conflict {
-        /// What stands where, for people.
+        /// Which key, and what it holds.
         what: String,
     },
     /// Renew, adopt: extended.
@@ -482,7 +483,7 @@ pub enum Outcome {
     Lost(LostWhy),
     /// Release, pass on: done.
     Released,
-    /// Abandon: done; `true` when the attempt had got the resource.
+    /// Abandon: done.
     Abandoned {
         /// Whether it had been granted.
         was_granted: bool,
@@ -500,16 +501,16 @@ pub enum Outcome {
     History(Vec<HistoryEntry>),
     /// Tick begin: run it.
     TickRuns,
-    /// Tick begin or look: it has ended before, like this.
+    /// Tick begin or look: it has already run, with this outcome.
     TickDone(TickOutcome),
-    /// Tick begin or look: somebody began it and has not finished.
+    /// Tick begin or look: an instance began it and has not recorded an outcome.
     TickUnfinished {
-        /// Who.
+        /// The instance that began it.
         by: InstanceId,
-        /// Under which token; `None` where the record names none.
+        /// The token of its term; `None` if the record has none.
         token: Option<Token>,
     },
-    /// Tick look: nobody began it.
+    /// Tick look: nobody has begun it.
     TickUnknown,
 }
 
@@ -518,24 +519,24 @@ pub enum Outcome {
 pub enum LostWhy {
     /// The key is gone: expired, deleted, flushed or evicted.
     KeyVanished,
-    /// Somebody else holds the key.
+    /// Another instance holds the key.
     HeldBy(InstanceId),
-    /// The same id under another token; `None` where the record names none.
+    /// The same id holds the key under another token; `None` if the record has none.
     OtherTerm(Option<Token>),
-    /// The key is not a plain string any more, or the side record is unreadable.
+    /// The key is no longer a string, or the side record is unreadable.
     Overwritten(String),
 }
 
-/// One line of a resource's history.
+/// One entry of a resource's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// When, by the store's clock.
+    /// When it happened, by the store's clock.
     pub at: ServerTime,
-    /// Whose term.
+    /// The holder of the term.
     pub id: InstanceId,
-    /// Which term; `None` for a quarantine before the first one.
+    /// The token of the term; `None` for a quarantine before the first term.
     pub token: Option<Token>,
-    /// What happened to it.
+    /// What happened to the term.
     pub what: HistoryKind,
 }
 
@@ -547,31 +548,30 @@ pub enum HistoryKind {
     Granted,
     /// It ended.
     Closed {
-        /// How.
+        /// How it ended.
         reason: CloseReason,
-        /// The successor, or an operator's words.
+        /// The successor, or the reason that an operator gave.
         detail: String,
     },
-    /// The store lost its past, or an operator cleared another program's key; no term began until
-    /// the quarantine was over.
+    /// The store lost data, or an operator cleared another program's key; no term began until the
+    /// quarantine was over.
     Quarantined {
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }
 
-/// Which run of a recurring or named job.
+/// Which tick of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TickId {
-    /// The tick with this number: everything up to the highest finished number counts as done, for
-    /// ever.
+    /// The tick with this number. All ticks up to the highest finished number count as done.
     Number(u64),
-    /// The n-th period of this length since 1970 by the store's clock. Each length has a record of
-    /// its own. A period is done once it was finished, or once a later one was that has begun by
-    /// the store's clock: what was finished while that clock was ahead says nothing about those
-    /// before it.
+    /// The n-th period of this length since 1970 by the store's clock. Each length is recorded
+    /// separately. A period is done once it was finished, or once a later period was finished that
+    /// has begun by the store's clock. (A period finished while that clock was ahead says nothing
+    /// about those before it.)
     Period {
-        /// Which one.
+        /// The number of the period.
         number: u64,
         /// How long each is, in whole microseconds; not zero.
         period: Duration,
@@ -580,50 +580,51 @@ pub enum TickId {
     Named(String),
 }
 
-/// How a tick ended.
+/// The outcome of a tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TickOutcome {
-    /// It did its work.
+    /// The work succeeded.
     Succeeded,
-    /// It failed, with these words. Counts as run.
+    /// The work failed with this message. The tick counts as run.
     Failed(String),
 }
 
-/// A message to everyone interested in a resource. A hint, never a proof: it may be forged, late,
-/// doubled or lost, so it only ever moves the moment of the next request.
+/// A message to everyone interested in a resource. A hint is never a proof: it may be forged, late,
+/// doubled or lost. So it only changes when the next request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hint {
     /// A term began.
     Granted {
-        /// Whose.
+        /// The holder.
         id: InstanceId,
-        /// Which.
+        /// The token.
         token: Token,
-        /// Its lease.
+        /// The ttl.
         ttl: Duration,
     },
     /// A term ended.
     Released {
-        /// Which; `None` when an operator cleared what was no term.
+        /// The token; `None` if an operator cleared something that was no term.
         token: Option<Token>,
     },
-    /// A term ended, and the resource waits for this successor.
+    /// A term ended, and the resource is reserved for this successor.
     Transferred {
-        /// Which term. Without it two hand-overs to the same successor would look alike, and a late
-        /// word of the first would count as one of the second where several nodes give hints.
+        /// The token of the term that ended. It tells two hand-overs to the same successor apart:
+        /// otherwise, in a quorum, a late message about the first would count as one about the
+        /// second.
         token: Token,
-        /// Who may claim it.
+        /// The instance that may claim the resource.
         to: InstanceId,
-        /// For how long.
+        /// How long only it may.
         claim_ttl: Duration,
     },
     /// The holder of this term has a wish waiting.
     Wished {
-        /// Which term.
+        /// The token of the term.
         token: Token,
     },
-    /// Members came, left or changed.
+    /// Members joined, left or changed.
     Members,
     /// A pause began or ended.
     PauseChanged,

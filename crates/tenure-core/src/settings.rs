@@ -1,4 +1,4 @@
-//! What an instance brings to an election.
+//! The settings of one instance in one election.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,41 +6,42 @@ use std::time::Duration;
 use crate::protocol::MemberRecord;
 use crate::{InstanceId, Moment, Resource, Timing};
 
-/// Everything one election needs to know, checked before it starts.
+/// Everything an election's state machine needs to know, checked before it starts.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is led.
+    /// The resource of the election.
     pub resource: Resource,
-    /// Who takes part.
+    /// The id of this instance.
     pub id: InstanceId,
-    /// The time budget.
+    /// The time settings.
     pub timing: Timing,
     /// How often to contend.
     pub contest: Contest,
     /// Instances with a higher priority are preferred: they try first, and others hand over to them
-    /// under [`Failback`].
+    /// if [`Failback`] is set.
     pub priority: i32,
-    /// Whether it may lead from the start.
+    /// Whether the instance may lead from the start.
     pub ready: bool,
-    /// The application's version: a hand-over never chooses an older one.
+    /// The application's version: a hand-over never chooses a member with an older one.
     pub version: String,
     /// Free text shown beside the member.
     pub metadata: BTreeMap<String, String>,
-    /// Whether a leader hands over to a higher priority, and how patiently.
+    /// Whether and when a leader hands over to an instance with a higher priority.
     pub failback: Option<Failback>,
-    /// Work must beat at least this often, else the leader steps down.
+    /// The work must beat at least this often while leading, else the leader steps down.
     pub require_beat: Option<Duration>,
-    /// How long the resource stays free after a crash, for resources that cannot check tokens.
+    /// How long nobody leads after a crash, for resources that cannot check tokens.
     pub lock_delay: Duration,
-    /// The user vouches that nobody led this resource before: no quarantine of an empty store.
+    /// The user declares that nobody has led this resource before: an empty store needs no
+    /// quarantine.
     pub fresh_store: bool,
-    /// A holder without expiry that an earlier try of this instance found, and when it was first
-    /// found like that. One that stays for longer than any lease is given an expiry.
+    /// A holder without expiry that an earlier attempt of this instance found, and when it was
+    /// first found so. If it stays for longer than any lease, it is given an expiry.
     pub endless_holder: Option<(InstanceId, Moment)>,
 }
 
 impl Settings {
-    /// The plain case: contend for ever, priority 0, ready, nothing optional.
+    /// Defaults: contend until stopped, priority 0, ready, nothing optional.
     pub fn new(resource: Resource, id: InstanceId, timing: Timing) -> Self {
         Settings {
             resource,
@@ -59,7 +60,7 @@ impl Settings {
         }
     }
 
-    /// How long a named successor has to claim the resource.
+    /// How long only a named successor may claim the resource.
     pub fn claim_ttl(&self) -> Duration {
         (self.timing.ttl() / 4).min(Duration::from_secs(1))
     }
@@ -82,16 +83,16 @@ impl Settings {
 pub enum Contest {
     /// Again and again, until stopped.
     Lasting,
-    /// Once: a definite no, or the end of the term, stops the election.
+    /// Once: a definite refusal, or the end of the term, stops the election.
     OneShot,
 }
 
-/// How patiently a leader hands over to a higher priority.
+/// When a leader hands over to an instance with a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failback {
-    /// The other must have been ready for this long; doubled after each time it did not last.
+    /// How long the other instance must have been ready. Doubled each time its term did not last.
     pub delay: Duration,
-    /// This instance's term must have lasted this long.
+    /// How long this instance's term must have lasted.
     pub min_tenure: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::timing::whole_millis;
 
-/// What kind of trouble a [`StoreError`] is.
+/// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -15,15 +15,14 @@ pub enum StoreErrorKind {
     TimedOut,
     /// The store cannot serve writes for a while (loading, failing over, out of memory, busy).
     NotNow,
-    /// The connected node is not the primary, or not any more: look for the new one. It may be
-    /// promoted, and sentinels may learn of their primary, so waiting may help.
+    /// The connected node is not, or no longer, the primary. Waiting may help: it may be promoted,
+    /// or sentinels may learn of their primary.
     WrongNode,
-    /// What the address leads to cannot serve this, however long one waits: a person has to write
-    /// another address.
+    /// What the address leads to can never serve this: an operator has to change the address.
     WrongAddress,
-    /// Credentials or permissions: a person has to act.
+    /// Credentials or permissions: an operator has to act.
     Denied,
-    /// The store answered something that this protocol does not know.
+    /// The store answered something that this protocol does not allow.
     Unexpected,
 }
 
@@ -42,7 +41,7 @@ impl StoreErrorKind {
     }
 }
 
-/// Why there is no answer, whose fault that is, and what a person can do about it.
+/// Why a store did not answer, and what an operator can do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -60,7 +59,7 @@ impl StoreError {
         StoreError::new(StoreErrorKind::Unreachable, message)
     }
 
-    /// [`StoreErrorKind::TimedOut`]: nothing came for so long.
+    /// [`StoreErrorKind::TimedOut`], after waiting this long.
     pub fn timed_out(waited: Duration) -> Self {
         let waited = whole_millis(waited);
         let message =
@@ -93,25 +92,25 @@ impl StoreError {
         StoreError::new(StoreErrorKind::Unexpected, message)
     }
 
-    /// The same, with what a person can do about it.
+    /// The same error with a next step: what an operator can do about it.
     #[must_use]
     pub fn with_next_step(self, step: impl Into<String>) -> Self {
         StoreError { next_step: Some(step.into()), ..self }
     }
 
-    /// The same, without what to do: for whoever tells that elsewhere.
+    /// The same error without a next step, for callers that show it elsewhere.
     #[must_use]
     pub fn without_next_step(self) -> Self {
         StoreError { next_step: None, ..self }
     }
 
-    /// The same, of another kind.
+    /// The same error with another kind.
     #[must_use]
     pub fn with_kind(self, kind: StoreErrorKind) -> Self {
         StoreError { kind, ..self }
     }
 
-    /// The same, with the place where it happened, unless the message names it.
+    /// The same error with the address where it happened, unless the message names it.
     #[must_use]
     pub fn at(self, place: &str) -> Self {
         match self.message.contains(place) {
@@ -120,22 +119,22 @@ impl StoreError {
         }
     }
 
-    /// What kind of trouble it is.
+    /// The kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// What happened, without the kind and without what to do.
+    /// What happened, without the kind and the next step.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What a person can do about it, where that is known.
+    /// What an operator can do about it, if that is known.
     pub fn next_step(&self) -> Option<&str> {
         self.next_step.as_deref()
     }
 
-    /// What happened and what to do, without the kind: for texts that tell of several.
+    /// What happened and the next step, without the kind.
     pub fn detail(&self) -> String {
         match &self.next_step {
             Some(step) => format!("{}; {step}", self.message),
@@ -143,13 +142,13 @@ impl StoreError {
         }
     }
 
-    /// Whether waiting may help without anybody acting.
+    /// Whether the error may go away without anybody acting.
     pub fn is_temporary(&self) -> bool {
         !self.needs_person() && self.kind != StoreErrorKind::Unexpected
     }
 
-    /// Whether the store is there but serves only after a person acts: on the login, its rights or
-    /// the address.
+    /// Whether the store can be reached but serves only after an operator acts: on the login, its
+    /// rights or the address.
     pub fn needs_person(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Denied | StoreErrorKind::WrongAddress)
     }

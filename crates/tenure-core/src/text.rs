@@ -1,13 +1,13 @@
-//! Text that others wrote, made fit to be shown.
+//! Text from outside, made safe to show.
 //!
-//! Names, reasons and error texts come from a store into which anybody may have written. Shown raw,
-//! some characters act on a terminal, turn the direction of writing around, or are not seen at all,
-//! so that one name looks like another.
+//! Names, reasons and error texts come from a store into which anybody may have written. Some
+//! characters act on a terminal, change the direction of writing, or are invisible, so that one
+//! name looks like another.
 
 use std::fmt::{self, Write};
 
-/// Characters that are formats, separators of lines, or ignorable by default (the Unicode
-/// properties `Cf`, `Zl`, `Zp` and `Default_Ignorable_Code_Point`, version 16), as ranges in order.
+/// Characters that are formats, line separators, or ignorable by default (the Unicode properties
+/// `Cf`, `Zl`, `Zp` and `Default_Ignorable_Code_Point`, version 16), as sorted ranges.
 const UNSEEN: &[(char, char)] = &[
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -36,8 +36,8 @@ const UNSEEN: &[(char, char)] = &[
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Whether a character is not what it seems where it is shown: it controls, turns the direction
-/// of writing, or is not seen.
+/// Whether a character may deceive a reader: a control character, one that changes the direction of
+/// writing, or an invisible one.
 pub fn is_deceptive(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
@@ -78,8 +78,30 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The same JSON with every deceptive character written as an escape. Programs read what they read
-/// before; a terminal shows what is there.
+/// Bytes as text, with `\xNN` for each byte that is not UTF-8 and for the bytes of each character
+/// that `is_escaped` asks to have escaped, such as [`is_deceptive`].
+pub fn escaped_bytes(bytes: &[u8], is_escaped: impl Fn(char) -> bool) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match is_escaped(c) {
+                true => push_hex(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                false => text.push(c),
+            }
+        }
+        push_hex(&mut text, chunk.invalid());
+    }
+    text
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        text.push_str(&format!("\\x{byte:02x}"));
+    }
+}
+
+/// The same JSON with every deceptive character escaped. Programs read the same values as before; a
+/// terminal shows what is there.
 pub fn escaped_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -152,5 +174,11 @@ mod tests {
         assert_eq!(plain("a\u{202e}bc", 3, '?'), "a?b");
         assert_eq!(escaped("a\u{202e}bc", 3).to_string(), "a\\u{202e}b…");
         assert_eq!(escaped("abc", 3).to_string(), "abc");
+    }
+
+    #[test]
+    fn bytes_become_text_that_shows_what_is_there() {
+        assert_eq!(escaped_bytes(b"a\x1b\xff", is_deceptive), "a\\x1b\\xff");
+        assert_eq!(escaped_bytes("ü\u{202e}\n".as_bytes(), |c| c == '\n'), "ü\u{202e}\\x0a");
     }
 }

@@ -1,4 +1,4 @@
-//! The one time budget of an election, validated before anything starts.
+//! The time settings of an election, checked before anything starts.
 //!
 //! ```text
 //! sent_at                                                              ends_at        key expires
@@ -11,27 +11,27 @@ use std::time::Duration;
 
 use crate::Moment;
 
-/// The shortest lease: below it a scheduler hiccup costs the leadership.
+/// The shortest ttl: with less, a hiccup of the scheduler costs the leadership.
 pub const TTL_MIN: Duration = Duration::from_millis(300);
-/// The longest lease: a crashed leader blocks its resource for this long.
+/// The longest ttl: a crashed leader blocks its resource for this long.
 pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The lease unless the user chooses another.
+/// The default ttl.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(10);
 /// Subtracted from every lease beside the drift: the granularity of the store's expiry.
 const CLOCK_GRAIN: Duration = Duration::from_millis(2);
 
-/// What a user may set about time. `None` takes the default that follows from the lease.
+/// What a user may set about time. `None` means the default, which follows from the ttl.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimingSettings {
     /// How long a lease lasts without renewal.
     pub ttl: Duration,
-    /// From one renewal to the next; a third of the lease by default.
+    /// The time between two renewals; a third of the ttl by default.
     pub renew_every: Option<Duration>,
-    /// How long work gets to stop before the lease ends; 30 % of the lease by default.
+    /// How long work gets to stop before the lease ends; 30 % of the ttl by default.
     pub stop_grace: Option<Duration>,
-    /// The shortest lease that any peer writes at this key; this instance's own by default.
+    /// The shortest ttl that any other instance uses at this key; this instance's own by default.
     pub fleet_min_ttl: Option<Duration>,
-    /// The longest lease that any peer may still believe in; this instance's own by default.
+    /// The longest ttl that any other instance may still rely on; this instance's own by default.
     pub fleet_max_ttl: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Default for TimingSettings {
     }
 }
 
-/// Which rule of the budget a setting broke: the text says which, and what to do.
+/// Which rule the time settings break. The message says which, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct TimingError(#[from] TimingFault);
@@ -116,7 +116,7 @@ enum TimingFault {
     },
 }
 
-/// A time for people: a sixth of a lease has more digits than anybody reads. What is shorter than a
+/// A time rounded for display: a sixth of a ttl has more digits than anybody reads. A time below a
 /// millisecond stays as it is.
 pub fn whole_millis(time: Duration) -> Duration {
     match u64::try_from(time.as_millis()) {
@@ -125,7 +125,7 @@ pub fn whole_millis(time: Duration) -> Duration {
     }
 }
 
-/// A validated budget: a value of this type cannot break the rules.
+/// Checked time settings: a value of this type cannot break the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     ttl: Duration,
@@ -138,7 +138,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Checks the settings against the budget and fills in the defaults.
+    /// Checks the settings and fills in the defaults.
     pub fn new(settings: &TimingSettings) -> Result<Self, TimingError> {
         let ttl = checked_lease("ttl", settings.ttl)?;
         let fleet_min_ttl = checked_lease("fleet_min_ttl", settings.fleet_min_ttl.unwrap_or(ttl))?;
@@ -190,7 +190,7 @@ impl Timing {
         Ok(self)
     }
 
-    /// The lease asked of the store.
+    /// The ttl that the store is asked for.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
@@ -210,17 +210,18 @@ impl Timing {
         self.stop_grace
     }
 
-    /// The shortest lease any peer writes at the key.
+    /// The shortest ttl that any other instance uses at the key.
     pub fn fleet_min_ttl(&self) -> Duration {
         self.fleet_min_ttl
     }
 
-    /// The longest lease any peer may believe in.
+    /// The longest lease that any other instance may rely on.
     pub fn fleet_max_ttl(&self) -> Duration {
         self.fleet_max_ttl
     }
 
-    /// Until when a lease may be believed that was asked for at `sent_at` and answered with `pttl`.
+    /// Until when a lease may be relied on that was asked for at `sent_at` and answered with
+    /// `pttl`.
     pub fn ends_at(&self, sent_at: Moment, pttl: Duration) -> Moment {
         sent_at + usable(self.counted_ttl().min(pttl))
     }
@@ -230,7 +231,7 @@ impl Timing {
         ends_at - self.stop_grace
     }
 
-    /// When work that ignored the call must be cut off.
+    /// When work that has not stopped must be cut off.
     pub fn kill_at(&self, ends_at: Moment) -> Moment {
         ends_at - self.kill_margin
     }
@@ -240,7 +241,7 @@ impl Timing {
         self.kill_margin
     }
 
-    /// What a reader should hear about an odd but permitted lease.
+    /// A note for the user about an unusual but permitted ttl.
     pub fn advice(&self) -> Option<&'static str> {
         match self.ttl {
             ttl if ttl < Duration::from_secs(1) => {

@@ -67,17 +67,17 @@ impl Form {
         self.put_together(encrypts, vec![self.parse_host(authority)?], tail)
     }
 
-    fn parse_host(&self, text: &str) -> Result<Host, String> {
+    fn parse_host(&self, text: &str) -> Result<AddressHost, String> {
         let (credentials, place) = text.rsplit_once('@').unwrap_or(("", text));
         let node = parse_place(place, self)?;
         let login = (!credentials.is_empty()).then(|| parse_credentials(credentials));
-        Ok(Host { node, login: login.transpose()? })
+        Ok(AddressHost { node, login: login.transpose()? })
     }
 
     fn put_together(
         &'static self,
         encrypts: bool,
-        hosts: Vec<Host>,
+        hosts: Vec<AddressHost>,
         tail: &str,
     ) -> Result<Parts, String> {
         if hosts.len() > HOSTS_MAX {
@@ -122,7 +122,7 @@ impl Form {
 
 /// One of the hosts that an address names.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct AddressHost {
     pub(crate) node: Node,
     /// What stands before it, if anything.
     pub(crate) login: Option<Login>,
@@ -132,7 +132,7 @@ pub(crate) struct Host {
 #[derive(Debug)]
 pub(crate) struct Parts {
     form: &'static Form,
-    hosts: Vec<Host>,
+    hosts: Vec<AddressHost>,
     /// What stands after the hosts, without its first `/`.
     pub(crate) path: String,
     pub(crate) options: Options,
@@ -154,7 +154,7 @@ impl Parts {
     }
 
     /// The hosts, each of which may be named once only.
-    pub(crate) fn hosts(&self) -> Result<&[Host], String> {
+    pub(crate) fn hosts(&self) -> Result<&[AddressHost], String> {
         let is_same = |one: &Node, other: &Node| {
             one.port == other.port && one.host.eq_ignore_ascii_case(&other.host)
         };
@@ -163,7 +163,7 @@ impl Parts {
         });
         match twice {
             None => Ok(&self.hosts),
-            Some((_, Host { node, .. })) => {
+            Some((_, AddressHost { node, .. })) => {
                 let kind = self.form.host;
                 Err(format!("the {kind} {node} is given twice: name each {kind} once"))
             }

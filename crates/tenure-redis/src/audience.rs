@@ -35,7 +35,7 @@ struct Board {
 
 #[derive(Debug, Default)]
 struct Channel {
-    ears: Vec<Subscriber>,
+    subscribers: Vec<Subscriber>,
     is_confirmed: bool,
 }
 
@@ -56,9 +56,9 @@ impl Subscriber {
     /// A listener that takes signals at once.
     pub(super) fn sink(sink: SignalSink) -> (Self, Listening) {
         let is_over = Arc::new(AtomicBool::new(false));
-        let ear = Subscriber::Sink { sink, is_over: Arc::clone(&is_over) };
+        let subscriber = Subscriber::Sink { sink, is_over: Arc::clone(&is_over) };
         // The next sweep does the rest: a listener may end in the middle of a signal.
-        (ear, Listening::until_dropped(move || is_over.store(true, Ordering::Release)))
+        (subscriber, Listening::until_dropped(move || is_over.store(true, Ordering::Release)))
     }
 
     fn put(&self, signal: Signal) {
@@ -87,20 +87,20 @@ impl Audience {
     }
 
     /// Adds a listener.
-    pub(super) fn add(&self, channel: &str, ear: Subscriber) {
+    pub(super) fn add(&self, channel: &str, subscriber: Subscriber) {
         let mut board = self.board();
         let Board { channels, unconfirmed } = &mut *board;
         let name: Arc<str> = channel.into();
         let channel = channels.entry(Arc::clone(&name)).or_insert_with(|| {
             unconfirmed.push(name);
             // One each, nearly always: a vector that grows by itself begins with four.
-            Channel { ears: Vec::with_capacity(1), is_confirmed: false }
+            Channel { subscribers: Vec::with_capacity(1), is_confirmed: false }
         });
-        channel.ears.retain(|ear| !ear.is_closed());
+        channel.subscribers.retain(|subscriber| !subscriber.is_closed());
         if channel.is_confirmed {
-            ear.put(Signal::Listening);
+            subscriber.put(Signal::Listening);
         }
-        channel.ears.push(ear);
+        channel.subscribers.push(subscriber);
         if !unconfirmed.is_empty() {
             self.changed.notify_one();
         }
@@ -156,7 +156,9 @@ impl Audience {
             if channel.is_confirmed {
                 channel.tell(&Signal::Deaf);
             }
-            taken.extend(channel.ears.into_iter().map(|ear| (Arc::clone(&name), ear)));
+            taken.extend(
+                channel.subscribers.into_iter().map(|subscriber| (Arc::clone(&name), subscriber)),
+            );
         }
         taken
     }
@@ -165,8 +167,8 @@ impl Audience {
     pub(super) fn sweep(&self) -> Vec<Arc<str>> {
         let mut abandoned = Vec::new();
         self.board().channels.retain(|name, channel| {
-            channel.ears.retain(|ear| !ear.is_closed());
-            let is_used = !channel.ears.is_empty();
+            channel.subscribers.retain(|subscriber| !subscriber.is_closed());
+            let is_used = !channel.subscribers.is_empty();
             if !is_used {
                 abandoned.push(Arc::clone(name));
             }
@@ -201,6 +203,6 @@ impl Audience {
 
 impl Channel {
     fn tell(&self, signal: &Signal) {
-        self.ears.iter().for_each(|ear| ear.put(signal.clone()));
+        self.subscribers.iter().for_each(|subscriber| subscriber.put(signal.clone()));
     }
 }

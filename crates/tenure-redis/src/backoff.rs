@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(20);
-/// The longest wait between two tries to connect: short enough that a leader finds its store again
-/// well within an ordinary lease. In a long outage each client tries twice in this time on average,
-/// so a fleet of N comes back at a rate of 2 N in this time at most.
+/// The longest wait between two attempts to connect: short enough that a leader finds its store
+/// again well within an ordinary lease. In a long outage each client tries twice in this time on
+/// average, so N clients cause at most 2 N attempts in this time.
 pub const REDIAL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Waits that double, each drawn from zero to its bound: a fleet that lost its store together does

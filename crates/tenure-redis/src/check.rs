@@ -5,9 +5,8 @@ use tenure_backend::ConnectError;
 use crate::any::{AnyAddress, check_files};
 use crate::quorum::QuorumAddress;
 
-/// Looks at an address as a client would: it is one that we understand, and the files that it names
-/// can be read. Whether anybody is there is not asked. Returns the address without logins and
-/// files, fit for logs.
+/// Checks an address without opening anything: it must be well formed, and the files that it names
+/// must be readable. Returns the address without logins and files, for logs.
 pub fn check_address(address: &str) -> Result<String, ConnectError> {
     let parsed = Parsed::of(address)?;
     match &parsed {
@@ -17,7 +16,7 @@ pub fn check_address(address: &str) -> Result<String, ConnectError> {
     Ok(parsed.shown())
 }
 
-/// The address without logins and files, if it is one that we understand.
+/// The address without logins and files, if it is well formed.
 pub fn shown_address(address: &str) -> Option<String> {
     Parsed::of(address).ok().map(|parsed| parsed.shown())
 }

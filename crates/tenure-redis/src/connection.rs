@@ -179,7 +179,7 @@ impl Supervisor {
         })
     }
 
-    /// How the connection stands.
+    /// The state of the connection.
     pub(super) fn state(&self) -> &watch::Receiver<Connection> {
         &self.state
     }

@@ -48,24 +48,24 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
 /// The future of a fresh stream.
 pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
-/// Opens streams to one store: bring your own for tunnels, proxies or streams inside a process.
+/// Opens streams to one store. Implement it for tunnels, proxies or streams inside a process.
 pub trait Connector: Send + Sync + 'static {
-    /// Opens a fresh stream. Called again for every reconnect, so it should resolve names each
-    /// time.
+    /// Opens a new stream. Called again for every reconnect, so it should resolve names each time.
     fn connect(&self) -> Dialing;
 
-    /// Where the streams lead, for people. Must not contain a secret.
+    /// Where the streams lead, for display. Must not contain a secret.
     fn describe(&self) -> String {
         "own connector".into()
     }
 
-    /// Where the latest stream leads, for errors about it, where that is not always the same place.
+    /// Where the latest stream leads, for error messages. Override this if that is not always the
+    /// same place.
     fn place(&self) -> String {
         self.describe()
     }
 
-    /// Changes whenever streams should be opened again, for those that can tell: the store has
-    /// moved to another place. `None` where a broken stream is the only sign.
+    /// Changes whenever streams should be opened again because the store has moved. `None` if a
+    /// broken stream is the only sign of that.
     fn moved(&self) -> Option<watch::Receiver<u64>> {
         None
     }

@@ -1,4 +1,4 @@
-//! Which kind of trouble an error is: waiting helps, another node helps, or a person has to act.
+//! Which kind an error is: waiting helps, another node helps, or an operator has to act.
 
 use std::io;
 
@@ -160,7 +160,7 @@ fn from_words(code: &str, words: &str) -> StoreError {
     }
 }
 
-/// What to do where a server cannot serve just now, by the word with which it says why.
+/// The next step when a server cannot serve at the moment, by the code of its error.
 pub fn refusal_step(said: &str) -> Option<&'static str> {
     let says = |word: &str| has_word(said, word);
     Some(match () {

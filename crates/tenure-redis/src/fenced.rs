@@ -1,4 +1,4 @@
-//! Fenced writes: a value that leaders of the past cannot write.
+//! Fenced writes: a value that earlier leaders cannot overwrite.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::request::{Step, millis};
 use super::scripts::Script;
 use super::{error, reply};
 
-/// What to do with a fenced value.
+/// A write to a fenced value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FencedWrite<'a> {
     /// Write it.
     Set {
         /// The value.
         value: &'a [u8],
-        /// How long it lasts; for ever without.
+        /// How long it lasts; `None` for ever.
         ttl: Option<Duration>,
     },
     /// Delete it. The fence stays.
     Delete,
 }
 
-/// What a fence said.
+/// The reply to a fenced write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceReply {
     /// The write happened.
     Written,
-    /// A newer leader has been here.
+    /// A newer leader has written before.
     Stale {
         /// Its token.
         highest: Token,
@@ -45,7 +45,7 @@ pub fn fence_command(
     step(key, fence_key, token, write, 0).command(false, "")
 }
 
-/// The error of the client library in our words.
+/// An error of the `redis` crate as a [`StoreError`].
 pub fn connection_error(error: &redis::RedisError) -> StoreError {
     error::from_connection(error)
 }
@@ -67,7 +67,7 @@ pub(super) fn step(
     Step::anonymous(Script::Fence, number, vec![key.into(), fence_key.into()], arguments)
 }
 
-/// What the reply to a fenced write says. Fails when it says something else.
+/// Reads the reply to a fenced write. Fails if it is not one.
 pub fn fence_reply(value: &Value) -> Result<FenceReply, StoreError> {
     match value {
         Value::ServerError(error) => Err(error::from_reply(error)),

@@ -3,8 +3,8 @@
 //! In: [`Call`]s. They become scripts (`request`), go out in pipelines (`connection`), and come
 //! back as answers (`reply`). Hints arrive on a connection of their own (`listener`).
 //!
-//! What a resource `NAME` keeps in the store, readable with redis-cli (`{K}` stands for the key in
-//! braces, so that all of it lies in one cluster slot):
+//! What Tenure keeps in the store for a resource `NAME`, readable with redis-cli (`{K}` is the key
+//! in braces, so that all of it is in one cluster slot):
 //!
 //! | key | type | what |
 //! |---|---|---|
@@ -17,14 +17,13 @@
 //! | `{K}:events` | channel | hints |
 //! | `PREFIX` and the id | string | a leader's heartbeat for other programs, where asked for |
 //!
-//! The least that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:* &{tenure:*
-//! +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget +hset
-//! +hdel +hlen +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore
-//! +zrevrangebyscore +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`.
-//! Without `publish` and `subscribe` elections work by their timers; without `info` a failover
-//! behind a running connection goes unnoticed; both are reported as warnings. A cluster needs
-//! `+cluster|slots +asking +spublish +ssubscribe +sunsubscribe` as well, and `mode=strict` needs
-//! `+wait`.
+//! The least rights that an ACL user needs, with the default prefix: `~tenure:* ~{tenure:*
+//! &{tenure:* +eval +evalsha +time +info +type +get +getrange +set +del +pttl +pexpire +hget +hmget
+//! +hset +hdel +hlen +hgetall +zadd +zscore +zcard +zrem +zrange +zrangebyscore +zrevrangebyscore
+//! +zremrangebyscore +xadd +xrevrange +publish +subscribe +unsubscribe`. Without `publish` and
+//! `subscribe` elections depend on timers only; without `info` a failover behind a running
+//! connection goes unnoticed; both are reported as warnings. A cluster also needs `+cluster|slots
+//! +asking +spublish +ssubscribe +sunsubscribe`, and `mode=strict` needs `+wait`.
 
 mod address;
 mod any;

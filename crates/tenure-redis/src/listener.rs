@@ -40,28 +40,28 @@ impl Listener {
         warnings: Arc<Warnings>,
     ) -> Self {
         let shared = Arc::new(Audience::default());
-        let ears = ListenerTask {
+        let task = ListenerTask {
             route,
             shared: Arc::clone(&shared),
             lines_opened: requests.lines_opened(),
             requests: requests.state().clone(),
             warnings,
         };
-        tokio::spawn(ears.run());
+        tokio::spawn(task.run());
         Listener { shared }
     }
 
     /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
-        let (ear, subscription) = Subscriber::queue();
-        self.shared.add(channel, ear);
+        let (subscriber, subscription) = Subscriber::queue();
+        self.shared.add(channel, subscriber);
         subscription
     }
 
     /// Adds a listener that takes signals at once.
     pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
-        let (ear, listening) = Subscriber::sink(sink);
-        self.shared.add(channel, ear);
+        let (subscriber, listening) = Subscriber::sink(sink);
+        self.shared.add(channel, subscriber);
         listening
     }
 }

@@ -1,4 +1,4 @@
-//! How far a grant must have got before it counts.
+//! What must have happened before a grant counts.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,18 +10,19 @@ use tokio::time::Instant;
 /// More replicas than anybody waits for.
 const REPLICAS_MAX: u32 = 64;
 
-/// How far a grant or a renewal must have got before it counts. docs/guarantees.md says what each
-/// promises.
+/// What must have happened before a grant or a renewal counts. docs/guarantees.md says what each
+/// mode guarantees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The primary has it. What a failover forgets is waited out.
+    /// The primary has it. If a failover may have lost a lease, nobody leads until it would be
+    /// over.
     #[default]
     Available,
-    /// So many replicas have it, too, so that an old primary that was cut off grants nothing. A
-    /// server without a record may have been flushed, however long it has run: where an operator
-    /// asks for more than the default, that is not risked.
+    /// This many replicas have it, too, so that an old primary that was cut off grants nothing. A
+    /// server without a record counts as flushed, however long it has run: who asks for this mode
+    /// does not want that risk.
     Strict {
-        /// How many; from configuration, never from what the server says of itself.
+        /// How many replicas; from the configuration, never from what the server says about itself.
         replicas: u32,
     },
 }

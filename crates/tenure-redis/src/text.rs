@@ -12,18 +12,7 @@ pub(super) fn cleaned(text: &str) -> String {
 
 /// Bytes as text that can be turned back: what is not plain text is written `\xNN`.
 pub(super) fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            let mut buffer = [0; 4];
-            match character == '\\' || is_deceptive(character) {
-                true => push_hex(&mut text, character.encode_utf8(&mut buffer).as_bytes()),
-                false => text.push(character),
-            }
-        }
-        push_hex(&mut text, chunk.invalid());
-    }
-    text
+    tenure_core::text::escaped_bytes(bytes, |c| c == '\\' || is_deceptive(c))
 }
 
 /// The bytes that [`escaped`] turned into `text`.
@@ -48,12 +37,6 @@ pub(super) fn unescaped(text: &str) -> Vec<u8> {
         }
     }
     bytes
-}
-
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        text.push_str(&format!("\\x{byte:02x}"));
-    }
 }
 
 #[cfg(test)]

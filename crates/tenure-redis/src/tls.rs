@@ -65,7 +65,8 @@ impl Tls {
 }
 
 impl TlsFiles {
-    /// The files, read into settings of rustls. Fails when one is missing or unusable, naming it.
+    /// Reads the files into a configuration of rustls. Fails if one is missing or unusable, and
+    /// names it.
     pub fn client_config(&self) -> Result<ClientConfig, ConnectError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

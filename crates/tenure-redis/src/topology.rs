@@ -1,4 +1,4 @@
-//! What stands behind an address, for tools that look at each server.
+//! What is behind an address, for tools that examine each server.
 
 use tenure_backend::ConnectError;
 use tenure_core::StoreError;
@@ -7,18 +7,18 @@ use super::cluster::{ClusterAddress, ClusterSurvey};
 use super::sentinel::{SentinelAddress, SentinelSurvey};
 use super::url::RedisUrl;
 
-/// Why nobody could be looked at.
+/// Why a survey failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SurveyError {
-    /// The address or a file that it names is unusable.
+    /// The address or a file that it names cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Nobody answered as hoped.
+    /// No server answered, or only with errors.
     #[error("{0}")]
     Store(#[from] StoreError),
 }
 
-/// What stands behind an address. For a quorum, see [`QuorumBackend::nodes_of`].
+/// The servers behind an address. For a quorum, see [`QuorumBackend::nodes_of`].
 ///
 /// ```no_run
 /// # use tenure_redis::Topology;
@@ -43,8 +43,8 @@ pub enum Topology {
 }
 
 impl Topology {
-    /// Asks everybody that the address names, all at once and each for a moment. Fails when the
-    /// address or a file that it names is not usable, and when nobody can be asked.
+    /// Asks all servers that the address names, at the same time and with a short timeout. Fails if
+    /// the address or a file that it names cannot be used, and if no server can be asked.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -82,7 +82,7 @@ impl Transport {
         }
     }
 
-    /// How the connections stand.
+    /// The state of the connections.
     pub(super) fn state(&self) -> &watch::Receiver<Connection> {
         match self {
             Transport::One { lines, .. } => lines.state(),
@@ -136,7 +136,7 @@ impl RequestConnections {
         line.carry_out(steps, deadline, timeout, send_mode)
     }
 
-    /// How the connections stand: as the worse of them does.
+    /// The state of the connections: the worse of the two.
     pub(super) fn state(&self) -> &watch::Receiver<Connection> {
         &self.state
     }

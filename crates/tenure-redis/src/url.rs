@@ -1,5 +1,5 @@
-//! The address of a Redis store, parsed once. No error text ever repeats a part of the address in
-//! which a password could stand.
+//! The address of a Redis store, parsed once. No error text repeats a part of the address that
+//! could be a password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,9 +28,9 @@ static FORM: Form =
 pub struct RedisUrl {
     /// Where the server listens.
     pub place: Endpoint,
-    /// Who logs in, and to which database.
+    /// The login and the database.
     pub login: Login,
-    /// How far a grant must have got before it counts.
+    /// What must have happened before a grant counts.
     pub mode: Mode,
 }
 
@@ -56,32 +56,33 @@ impl Endpoint {
     }
 }
 
-/// Files for an encrypted connection; without `ca` the system's certificate authorities count.
+/// Files for an encrypted connection. Without `ca`, the system's certificate authorities are
+/// trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Certificates of the authorities to trust.
     pub ca: Option<PathBuf>,
-    /// Our own certificate, for servers that ask for one.
+    /// The client's own certificate, for servers that ask for one.
     pub cert: Option<PathBuf>,
     /// The private key of `cert`.
     pub key: Option<PathBuf>,
-    /// Takes any certificate. Said loudly wherever the address is shown.
+    /// Accepts any certificate. This is shown wherever the address is shown.
     pub insecure: bool,
 }
 
-/// Who logs in, and to which database.
+/// The login and the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// The ACL user; `None` for the default user.
     pub user: Option<String>,
-    /// The password, if one is asked for.
+    /// The password, if there is one.
     pub password: Option<Secret>,
     /// The database number.
     pub database: u32,
 }
 
 impl RedisUrl {
-    /// Parses an address. Fails with a text that names what is wrong and what may be written.
+    /// Parses an address. The error names what is wrong and which forms are allowed.
     pub fn parse(address: &str) -> Result<Self, ConnectError> {
         parse(address.trim()).map_err(ConnectError::Address)
     }
@@ -105,11 +106,11 @@ impl fmt::Display for RedisUrl {
         let mode = Suffix(self.mode, '?');
         match &self.place {
             Endpoint::Tcp { host, port } => {
-                write!(f, "redis://{}:{port}/{database}{mode}", Host(host))
+                write!(f, "redis://{}:{port}/{database}{mode}", HostText(host))
             }
             Endpoint::Tls { host, port, tls } => {
                 let flag = if tls.insecure { "#insecure" } else { "" };
-                write!(f, "rediss://{}:{port}/{database}{mode}{flag}", Host(host))
+                write!(f, "rediss://{}:{port}/{database}{mode}{flag}", HostText(host))
             }
             Endpoint::Unix { path } => {
                 let path = path.display();
@@ -135,9 +136,9 @@ impl fmt::Display for Suffix {
 }
 
 /// A host as it is in an address.
-pub(super) struct Host<'a>(pub(super) &'a str);
+pub(super) struct HostText<'a>(pub(super) &'a str);
 
-impl fmt::Display for Host<'_> {
+impl fmt::Display for HostText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.contains(':') { write!(f, "[{}]", self.0) } else { f.write_str(self.0) }
     }
@@ -223,7 +224,7 @@ fn refuse_other_forms(address: &str) -> String {
         let is_place = place.contains(':') && !place.contains(['@', ' ']);
         return match parse_place(place, &FORM).ok().filter(|_| is_place) {
             Some(Node { host, port }) => {
-                format!("no scheme: write redis://{}:{port}", Host(&host))
+                format!("no scheme: write redis://{}:{port}", HostText(&host))
             }
             None => format!("no scheme: write {SUPPORTED}"),
         };
@@ -245,7 +246,7 @@ fn refuse_other_forms(address: &str) -> String {
         (None, None) => "",
     };
     let place = match parse_place(place, &FORM) {
-        Ok(Node { host, port }) if !place.contains('=') => format!("{}:{port}", Host(&host)),
+        Ok(Node { host, port }) if !place.contains('=') => format!("{}:{port}", HostText(&host)),
         _ => "HOST:PORT".into(),
     };
     let database = option("defaultdatabase").and_then(|text| text.parse::<u32>().ok());

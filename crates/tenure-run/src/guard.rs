@@ -29,7 +29,7 @@ pub(crate) const STRAYS_MAX: usize = 256;
 /// How many searches in a row must find nothing: what forks and ends meanwhile may escape one.
 const EMPTY_SEARCHES: u32 = 3;
 
-/// What a guard does next.
+/// What a guard has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardOutput {
     /// Send SIGKILL to this group; answered by [`Guard::handle_killed`].
@@ -41,7 +41,7 @@ pub enum GuardOutput {
     KillMarked,
     /// Tell the wrapper, without ever waiting for it.
     Reply(Reply),
-    /// Tell people, without ever waiting for them.
+    /// Print this on stderr, without ever waiting.
     Say(GuardWord),
     /// End.
     Leave,
@@ -79,7 +79,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that watches nobody yet.
+    /// A guard that watches no program yet.
     pub fn new() -> Self {
         Guard {
             watched: None,
@@ -96,7 +96,7 @@ impl Guard {
         }
     }
 
-    /// The group that it watches.
+    /// The process group that it watches.
     pub fn watched(&self) -> Option<Pid> {
         self.watched
     }
@@ -106,8 +106,8 @@ impl Guard {
         self.strays.contains(&stray)
     }
 
-    /// Takes an order. Once no other waits, [`handle_time`](Self::handle_time) follows: a deadline
-    /// that is about to be moved must not count.
+    /// Takes an order. When no other order waits, call [`handle_time`](Self::handle_time): a
+    /// deadline that is about to be moved must not take effect.
     pub fn handle_order(&mut self, now: Moment, order: NumberedOrder) {
         let number = order.number;
         let reply = match order.order {
@@ -143,7 +143,7 @@ impl Guard {
         self.outputs.push_back(GuardOutput::Reply(reply));
     }
 
-    /// The pipe of orders has ended, or made no sense: there is no wrapper any more.
+    /// The pipe of orders has ended, or carried something invalid: the wrapper is gone.
     pub fn handle_wrapper_gone(&mut self, now: Moment) {
         self.is_leaving = true;
         match self.watched {
@@ -152,7 +152,7 @@ impl Guard {
         }
     }
 
-    /// Time has passed.
+    /// Time has passed: does what is due.
     pub fn handle_time(&mut self, now: Moment) {
         let is_due = self.kill_at.is_some_and(|kill_at| now >= kill_at);
         match self.watched {
@@ -162,7 +162,7 @@ impl Guard {
         }
     }
 
-    /// What the system answered to the signal for the group.
+    /// The system's answer to the signal for the group.
     pub fn handle_killed(&mut self, _now: Moment, group: Pid, answer: KillAnswer) {
         match answer {
             KillAnswer::Refused => self.handle_refused(group),
@@ -187,7 +187,7 @@ impl Guard {
         }
     }
 
-    /// How many marked processes a search found and killed, or could not tell just then.
+    /// How many marked processes a search found and killed, or could not examine.
     pub fn handle_searched(&mut self, now: Moment, found: usize) {
         self.empty_searches = if found > 0 { 0 } else { self.empty_searches + 1 };
         match self.empty_searches < EMPTY_SEARCHES && self.searches_left > 0 {
@@ -202,7 +202,7 @@ impl Guard {
         self.outputs.pop_front()
     }
 
-    /// When to come back, if nothing happens before.
+    /// When to call [`handle_time`](Self::handle_time), if nothing happens before.
     pub fn wakes_at(&self) -> Option<Moment> {
         let kill_at = self.kill_at.filter(|_| self.watched.is_some() && !self.has_killed);
         kill_at.into_iter().chain(self.search_at).min()

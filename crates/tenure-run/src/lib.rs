@@ -1,8 +1,8 @@
 //! The decisions of `tenure run` and of its guard.
 //!
-//! Two machines, one per process. What comes in: readings of a clock, news of the term, of the
-//! guard and of processes. What goes out: one ordered stream of things to do. No clock, no system
-//! call, no thread: the command's `run` module does what comes out and decides nothing, and the
+//! Two state machines, one per process. In: readings of a clock, and what happened to the term, the
+//! guard and processes. Out: one ordered stream of things to do. No clock, no system call, no
+//! thread: the command's `run` module does what the machines say and decides nothing, and the
 //! simulation in this crate's tests plays the kernel, the programs and whatever can go wrong.
 //!
 //! ```
@@ -27,4 +27,6 @@ mod wrapper;
 pub use guard::{Guard, GuardOutput, GuardWord};
 pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
 pub use process::{Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
-pub use wrapper::{Deadline, GuardTrouble, Outcome, Output, SentSignal, StartError, Word, Wrapper};
+pub use wrapper::{
+    Deadline, GuardTrouble, Output, RunOutcome, SentSignal, StartError, Word, Wrapper,
+};

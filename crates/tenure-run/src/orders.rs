@@ -1,6 +1,6 @@
-//! What wrapper and guard say to each other, over a pipe each way.
+//! The messages between wrapper and guard, over a pipe in each direction.
 //!
-//! Everything has a fixed length below what a pipe keeps whole, so no word is ever half there.
+//! Every message has a fixed length that a pipe delivers whole, so no message is ever half there.
 
 use tenure_core::Moment;
 
@@ -11,32 +11,32 @@ pub const ORDER_LEN: usize = 32;
 /// The length of a reply in bytes.
 pub const REPLY_LEN: usize = 16;
 
-/// What a guard is told.
+/// An order to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// This process group is the one to kill.
+    /// Kill this process group at the deadline.
     Watch(Pid),
-    /// Kill it at this moment of the clock that counts through suspend.
+    /// The deadline, on the clock that counts through suspend.
     Until(Moment),
     /// The group is gone, and so are its strays.
     Forget,
     /// This process belongs to the program, too, although it left the group.
     WatchStray(Stray),
-    /// This one is gone.
+    /// This process has ended.
     ForgetStray(Stray),
 }
 
-/// An order with the number by which it is answered.
+/// An order with the number that its reply carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberedOrder {
     /// 1, 2, 3, … per guard.
     pub number: u64,
-    /// What to do.
+    /// The order.
     pub order: Order,
 }
 
 impl NumberedOrder {
-    /// As it goes through the pipe.
+    /// The order as bytes for the pipe.
     pub fn to_bytes(self) -> [u8; ORDER_LEN] {
         let of_stray = |stray: Stray| [stray.pid.get() as u64, stray.started];
         let (kind, values) = match self.order {
@@ -55,7 +55,7 @@ impl NumberedOrder {
         bytes
     }
 
-    /// `None` for what no wrapper says.
+    /// Parses the bytes of an order; `None` if they are not valid.
     pub fn from_bytes(bytes: [u8; ORDER_LEN]) -> Option<Self> {
         let [kind, number, value, started] = numbers(&bytes);
         let pid = || Pid::new(i64::try_from(value).ok()?);
@@ -72,7 +72,7 @@ impl NumberedOrder {
     }
 }
 
-/// What a guard answers.
+/// A reply of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It takes orders from now on.
@@ -88,7 +88,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// As it goes through the pipe.
+    /// The reply as bytes for the pipe.
     pub fn to_bytes(self) -> [u8; REPLY_LEN] {
         let (kind, number) = match self {
             Reply::Ready => (1, 0),
@@ -104,7 +104,7 @@ impl Reply {
         bytes
     }
 
-    /// `None` for what no guard says.
+    /// Parses the bytes of a reply; `None` if they are not valid.
     pub fn from_bytes(bytes: [u8; REPLY_LEN]) -> Option<Self> {
         let [kind, number] = numbers(&bytes);
         Some(match kind {

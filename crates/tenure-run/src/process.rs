@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Pid(i32);
 
 impl Pid {
-    /// `None` for what cannot be the number of a child.
+    /// `None` if this cannot be the number of a child.
     pub fn new(number: i64) -> Option<Self> {
         i32::try_from(number).ok().filter(|number| *number > 1).map(Pid)
     }
@@ -34,7 +34,7 @@ pub enum Ending {
     Signalled(u8),
 }
 
-/// How the leader of the program's group stands.
+/// The state of the leader of the program's group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leader {
     /// It has not ended.
@@ -46,9 +46,9 @@ pub enum Leader {
 /// What the system answered to a SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KillAnswer {
-    /// It was sent. Whoever it is for ends, unless it hangs inside the kernel.
+    /// It was sent. The process ends, unless it hangs inside the kernel.
     Sent,
-    /// There is nobody of that number.
+    /// There is no process of that number.
     Gone,
     /// It belongs to another user (EPERM).
     Refused,
@@ -59,11 +59,12 @@ pub enum KillAnswer {
 pub struct Stray {
     /// Its number.
     pub pid: Pid,
-    /// When it was started, as the system counts: another process of the same number has another.
+    /// When it was started, as the system counts: a later process with the same number has another
+    /// value.
     pub started: u64,
 }
 
-/// A stray, and through whom it descends from the wrapper.
+/// A stray, and the child of the wrapper from which it descends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedStray {
     /// The process.
@@ -77,10 +78,10 @@ pub struct ListedStray {
 pub struct ListedChild {
     /// Its number.
     pub pid: Pid,
-    /// When it was started, as for a [`Stray`]; `None` where nobody knows.
+    /// When it was started, as for a [`Stray`]; `None` if unknown.
     pub started: Option<u64>,
     /// It has ended and waits to be reaped.
     pub has_ended: bool,
-    /// It is not the program's: the guard, a health check, a local store.
+    /// Whether it is not part of the program: the guard, a health check, a local store.
     pub is_helper: bool,
 }

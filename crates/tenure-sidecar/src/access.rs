@@ -1,8 +1,9 @@
-//! Who may ask: browsers only from the page itself, and others only with what was agreed.
+//! Who may call: browsers only from the sidecar's own page, and others only with a token or
+//! certificate.
 //!
-//! Three checks, in this order. **Host**: a page of somebody else's that points its own name at
-//! our address (DNS rebinding) still says that name. **Origin**: a browser says on whose behalf it
-//! asks, so a foreign page cannot press our buttons. **Token**: compared in constant time.
+//! Three checks, in this order. **Host**: a foreign page whose host name was pointed at our address
+//! (DNS rebinding) still sends that name. **Origin**: a browser says which page it asks for, so a
+//! foreign page cannot press our buttons. **Token**: compared in constant time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::routes::problem;
 /// Probes that tell nothing beyond yes and no, for those who cannot bring a token.
 const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
 
-/// Who may ask what. Put it around a router that is reachable by others than its own program.
+/// Checks who may call. Put it around a router that others than its own program can reach.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     token: Option<Secret>,
@@ -30,20 +31,20 @@ pub struct Access {
 }
 
 impl Access {
-    /// Everybody who reaches it, by address or as `localhost`.
+    /// Allows every caller that uses an IP address or `localhost`.
     pub fn new() -> Self {
         Access::default()
     }
 
-    /// Only with `Authorization: Bearer` and this token. `/livez`, `/readyz` and the page's own
-    /// files stay open: they tell nothing.
+    /// Requires `Authorization: Bearer` with this token. `/livez`, `/readyz` and the page's own
+    /// files stay open: they contain nothing about elections.
     #[must_use]
     pub fn token(mut self, token: Option<Secret>) -> Self {
         self.token = token;
         self
     }
 
-    /// Also under these host names.
+    /// Also allows these host names.
     #[must_use]
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts.extend(hosts.into_iter().map(|host| host.to_ascii_lowercase()));

@@ -13,8 +13,8 @@ use tokio::sync::{oneshot, watch};
 
 /// How many connections may be open at a time.
 pub const CONNECTIONS_MAX: usize = 256;
-/// How many of them one peer may have: half, so that nobody keeps all others out. An address of
-/// IPv6 counts with its neighbours, for whoever has one has them all.
+/// How many of them one peer may have: half, so that nobody can lock out all others. IPv6 addresses
+/// of one network count as one peer.
 pub const PEER_CONNECTIONS_MAX: usize = 128;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What keeps a sidecar from starting, and what to do about it.
+//! Why a sidecar does not start, and what to do about it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,73 +7,73 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
-    /// The elections cannot be held.
+    /// The client or an election failed.
     #[error(transparent)]
     Tenure(#[from] tenure::Error),
-    /// Nothing to serve.
+    /// There is nothing to serve.
     #[error(
         "no election is configured: write `tenure sidecar NAME`, or name one in [elections.NAME] or \
          sidecar.observe"
     )]
     NothingToWatch,
-    /// The same resource twice.
+    /// The same election is named twice.
     #[error("{name:?} is named twice, or is both taken part in and observed: keep one")]
     NamedTwice {
-        /// Which.
+        /// Its name.
         name: String,
     },
-    /// An address that is none.
+    /// The address to listen on cannot be parsed.
     #[error("sidecar.listen: {given:?} is not an address: write 127.0.0.1:8420 or [::1]:8420")]
     Address {
         /// What was given.
         given: String,
     },
-    /// The address is taken, or not ours.
+    /// The address cannot be listened on.
     #[error(
         "cannot listen on {address}: {source}; choose another with --http of `tenure run`, \
          --listen, or sidecar.listen"
     )]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
-    /// Everybody on the network could end leaderships.
+    /// The address can be reached by others, and no token or client certificate is required.
     #[error(
         "{address} is not loopback, so callers must identify themselves: set sidecar.token_file, \
          or sidecar.tls.client_ca_file with a certificate"
     )]
     OpenToAll {
-        /// Where it was to listen.
+        /// The address.
         address: SocketAddr,
     },
-    /// A token that could be guessed.
+    /// The token is so short that it could be guessed.
     #[error("sidecar.token has {given} characters: use at least {least}, drawn at random")]
     TokenTooShort {
-        /// How many.
+        /// Its length.
         given: usize,
-        /// How many it must be.
+        /// The least length.
         least: usize,
     },
-    /// Certificates that do not fit together.
+    /// The certificate settings contradict each other, or a file is unusable.
     #[error("sidecar.tls: {why}")]
     Tls {
         /// What is wrong and what to do.
         why: String,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {file}: {source}")]
     File {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A webhook's address.
+    /// The address of a webhook cannot be used.
     #[error("sidecar.{setting}: {source}")]
     Webhook {
-        /// Which setting.
+        /// The setting.
         setting: &'static str,
         /// What is wrong with it.
         source: crate::WebhookError,

@@ -1,8 +1,8 @@
 //! `/events`: what happens, as it happens.
 //!
-//! Numbered entries of the journal come as `entry` and can be resumed by `Last-Event-ID`. How a
-//! resource stands comes as `resource`, without an id: only the latest counts, so that a slow
-//! reader skips what is outdated instead of having it queued.
+//! Numbered entries of the journal come as `entry` and can be resumed by `Last-Event-ID`. The state
+//! of a resource comes as `resource`, without an id: only the latest counts, so that a slow reader
+//! skips what is outdated instead of having it queued.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

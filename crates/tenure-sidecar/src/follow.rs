@@ -42,7 +42,7 @@ pub(crate) async fn follow_changes(watched: Arc<Watched>, changed: Arc<Notify>) 
 }
 
 /// Looks at a resource whenever there is a reason to, and writes down what changed.
-pub(crate) async fn look_on(
+pub(crate) async fn keep_looking(
     watched: Arc<Watched>,
     changed: Arc<Notify>,
     journal: Arc<Journal>,

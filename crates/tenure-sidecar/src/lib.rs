@@ -1,8 +1,8 @@
-//! Elections over HTTP: health, status, metrics, events, hooks, and a page to look at.
+//! Elections over HTTP: health, status, metrics, events, hooks, and a web page.
 //!
 //! A [`Sidecar`] watches the elections that a [`Tenure`](tenure::Tenure) client takes part in, and
-//! others that it only looks at. Its [`router`](Sidecar::router) can be mounted into an axum
-//! application; a [`Server`] serves it alone, with limits, and checks who asks. `docs/sidecar.md`
+//! others that it only observes. Its [`router`](Sidecar::router) can be mounted into an axum
+//! application; a [`Server`] serves it alone, with limits and access checks. `docs/sidecar.md`
 //! lists every route and field.
 //!
 //! ```no_run

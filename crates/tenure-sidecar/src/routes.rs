@@ -313,7 +313,7 @@ async fn hand_over(
 /// What came of asking a leader.
 fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Response {
     #[derive(Serialize)]
-    struct Outcome {
+    struct AskAnswer {
         outcome: &'static str,
         /// In words.
         why: String,
@@ -340,5 +340,5 @@ fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Respon
         Ok(_) => (StatusCode::CONFLICT, "nobody-leads", "there is nobody to ask".to_owned(), None),
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
-    fresh((status, Json(Outcome { outcome, why, leader })))
+    fresh((status, Json(AskAnswer { outcome, why, leader })))
 }

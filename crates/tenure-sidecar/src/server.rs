@@ -1,4 +1,4 @@
-//! Serving a sidecar: where, to whom, and within which limits.
+//! Serving a sidecar: on which address, to whom, and with which limits.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ const CERTIFICATES_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long open connections get to end at a shutdown.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Where to serve and whom to serve.
+/// The address to listen on, who may call, and the limits.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     listen: String,
@@ -53,7 +53,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Serves at this address, such as `127.0.0.1:8420`.
+    /// Listens on this address, such as `127.0.0.1:8420`.
     pub fn listen(address: impl Into<String>) -> Self {
         ServerSettings {
             listen: address.into(),
@@ -64,8 +64,8 @@ impl ServerSettings {
         }
     }
 
-    /// As the section `sidecar` of a configuration says. Fails when its certificates do not fit
-    /// together.
+    /// The settings in the section `sidecar` of a configuration. Fails if its certificate settings
+    /// contradict each other.
     pub fn from_config(config: &SidecarConfig) -> Result<Self, SidecarError> {
         let settings = Self::listen(config.listen.clone()).hosts(config.hosts.iter().cloned());
         let settings = match &config.token {
@@ -75,7 +75,7 @@ impl ServerSettings {
         Ok(ServerSettings { tls: tls::Files::from_config(config)?, ..settings })
     }
 
-    /// Only with this bearer token.
+    /// Requires this bearer token.
     #[must_use]
     pub fn token(mut self, token: Secret) -> Self {
         self.access = self.access.token(Some(token.clone()));
@@ -83,29 +83,29 @@ impl ServerSettings {
         self
     }
 
-    /// Also under these host names.
+    /// Also allows these host names.
     #[must_use]
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.access = self.access.hosts(hosts);
         self
     }
 
-    /// Hangs up on callers who take longer than this to send the head or the body of a request, to
-    /// agree on encryption, or to take in any part of an answer; 10 s by default.
+    /// Closes the connection of a caller that takes longer than this to send the head or the body
+    /// of a request, to agree on encryption, or to receive any part of an answer; 10 s by default.
     #[must_use]
     pub fn caller_timeout(mut self, limit: Duration) -> Self {
         self.caller_timeout = limit;
         self
     }
 
-    /// What would keep it from serving, as far as that can be told without listening.
+    /// Checks the settings without listening.
     pub fn check(&self) -> Result<(), SidecarError> {
         self.judge().map(drop)
     }
 
-    /// Listens as these settings say, before there is anything to serve: whoever cannot listen need
-    /// not take part. Fails when the address is taken, when it is open to strangers, or when
-    /// certificates cannot be used.
+    /// Listens on the address before there is anything to serve, so that a process that cannot
+    /// listen takes part in nothing. Fails if the address is taken, if others could call without a
+    /// token or certificate, or if certificates cannot be used.
     pub async fn bind(self) -> Result<Listener, SidecarError> {
         let (address, certificates) = self.judge()?;
         let certificates = certificates.map(Arc::new);
@@ -145,7 +145,7 @@ impl ServerSettings {
     }
 }
 
-/// An address that is listened at, with nothing to serve yet. Callers wait meanwhile.
+/// An address that is listened on, with nothing to serve yet. Callers wait meanwhile.
 pub struct Listener {
     listener: TcpListener,
     certificates: Option<Arc<Certificates>>,
@@ -153,7 +153,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// What `sidecar` knows is served here.
+    /// Serves `sidecar` here.
     pub fn show(self, sidecar: &Sidecar) -> Server {
         let Listener { listener, certificates, settings } = self;
         let caller_timeout = settings.caller_timeout;
@@ -173,18 +173,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens as `settings` say. Fails when the address is taken, when it is open to strangers,
-    /// or when certificates cannot be used.
+    /// Listens with these settings. Fails if the address is taken, if others could call without a
+    /// token or certificate, or if certificates cannot be used.
     pub async fn bind(sidecar: &Sidecar, settings: ServerSettings) -> Result<Self, SidecarError> {
         Ok(settings.bind().await?.show(sidecar))
     }
 
-    /// Its certificates, to read their files again; `None` where it serves plain HTTP.
+    /// Its certificates, to reload their files; `None` if it serves plain HTTP.
     pub fn certificates(&self) -> Option<Arc<Certificates>> {
         self.certificates.clone()
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -195,7 +195,7 @@ impl Server {
         Ok(format!("{scheme}://{}/", self.address()?))
     }
 
-    /// Serves until `ends`, then lets open requests end, for a moment. Renewed certificates are
+    /// Serves until `ends` is done, then waits a moment for open requests. Renewed certificates are
     /// read within a few seconds.
     pub async fn serve(self, ends: impl Future<Output = ()>) {
         let connections = Connections::new();

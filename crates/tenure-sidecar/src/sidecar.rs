@@ -1,12 +1,12 @@
-//! The handle of a sidecar, and how it comes into being.
+//! The handle of a sidecar, and how it is started.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tenure::config::{Config, SidecarConfig};
-use tenure::{Election, Events, Tenure};
+use tenure::{Election, EventKind, Events, OnLoss, Tenure};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
@@ -21,7 +21,11 @@ use crate::{clock, follow, routes};
 /// How long the last events of stopped elections may take to be read: they are there already.
 const EVENTS_END_MAX: Duration = Duration::from_secs(2);
 
-/// A running sidecar. Cheap to clone; what it does beside answering ends with the last clone.
+/// How long the end of a process that lost a term may take: hooks end within less, and a store that
+/// does not answer must not hold it up.
+const EXIT_MAX: Duration = Duration::from_secs(15);
+
+/// A running sidecar. Cheap to clone; its background tasks end with the last clone.
 #[derive(Clone, Debug)]
 pub struct Sidecar {
     shared: Arc<Shared>,
@@ -47,6 +51,38 @@ impl Shared {
     pub(crate) fn resource(&self, name: &str) -> Option<&Arc<Watched>> {
         self.resources.iter().find(|watched| watched.name() == name)
     }
+
+    async fn shutdown(&self) {
+        self.tenure.shutdown().await;
+        // The end of each election is in its events; until they are read, no hook knows of it.
+        let mut listening = self.listening.subscribe();
+        let all_read = listening.wait_for(|count| *count == 0);
+        if tokio::time::timeout(EVENTS_END_MAX, all_read).await.is_err() {
+            tracing::warn!(target: "tenure", "sidecar: the events of an election have no end");
+        }
+        self.hooks.end().await;
+    }
+
+    /// Ends the process with `code` once the term of an election was lost and the hooks know of it.
+    async fn exit_on_loss(self: Arc<Self>, election: Election, mut events: Events, code: i32) {
+        loop {
+            let is_lost = match events.next().await {
+                Some(Ok(event)) => is_loss(&event.kind),
+                // Some were dropped; the status has counted what was in them.
+                Some(Err(_)) => election.status().counts.losses > 0,
+                None => return,
+            };
+            if is_lost {
+                break;
+            }
+        }
+        let _ = tokio::time::timeout(EXIT_MAX, self.shutdown()).await;
+        std::process::exit(code);
+    }
+}
+
+fn is_loss(event: &EventKind) -> bool {
+    matches!(event, EventKind::Lost { reason, .. } if reason.is_involuntary())
 }
 
 /// Ends what runs beside, so that it does not outlive whoever wanted it.
@@ -60,7 +96,7 @@ impl Drop for Tasks {
 }
 
 impl Sidecar {
-    /// A sidecar of this client.
+    /// The settings of a sidecar for this client.
     pub fn builder(tenure: Tenure) -> SidecarBuilder {
         SidecarBuilder {
             tenure,
@@ -68,32 +104,45 @@ impl Sidecar {
             observed: Vec::new(),
             hooks: Vec::new(),
             release: Release::AtOnce,
+            exits: Vec::new(),
             standby_is_degraded: false,
         }
     }
 
-    /// A client and a sidecar as the configuration says: it takes part in every election that is
-    /// named there, and looks at those of `sidecar.observe`.
+    /// Starts a client and a sidecar with the settings of a configuration: it takes part in every
+    /// election that is named there, and observes those in `sidecar.observe`.
     ///
-    /// Fails with what is wrong in the configuration; a store that does not answer is no failure.
+    /// Fails if the configuration is wrong. A store that does not answer is no failure.
     pub async fn from_config(config: Config) -> Result<Self, SidecarError> {
         let names: Vec<String> = config.elections.keys().cloned().collect();
         Self::taking_part(config, &names).await
     }
 
-    /// As [`from_config`](Self::from_config), but takes part in the elections about `names`,
-    /// whether the configuration names them or not.
+    /// Like [`from_config`](Self::from_config), but takes part in the elections `names`, whether
+    /// the configuration names them or not.
+    ///
+    /// Nobody beats here, so `require_beat` has no effect. Where `on_loss` is `exit`, the process
+    /// ends when the hooks on loss have.
     pub async fn taking_part(config: Config, names: &[String]) -> Result<Self, SidecarError> {
         let settings = config.sidecar.clone();
+        let on_loss = |name: &String| config.election(name).on_loss;
+        let on_loss: BTreeMap<String, OnLoss> =
+            names.iter().map(|name| (name.clone(), on_loss(name))).collect();
         let tenure = Tenure::from_config(config).await?;
         let mut builder = Sidecar::builder(tenure.clone())
             .standby_is_degraded(settings.standby_is_degraded)
             .release_after_hooks(settings.on_loss_first)
             .hooks(configured_hooks(&settings)?);
         for name in names {
-            let mut starting = tenure.election(name);
+            // The library would end the process at once; here the hooks come first.
+            let mut starting = tenure.election(name).on_loss(OnLoss::Recontend).require_beat(None);
             let events = starting.events();
-            builder = builder.election_from_start(starting.start().await?, events);
+            let losses = starting.events();
+            let election = starting.start().await?;
+            if let OnLoss::Exit(code) = on_loss[name] {
+                builder.exits.push((election.clone(), losses, code));
+            }
+            builder = builder.election_from_start(election, events);
         }
         for name in &settings.observe {
             builder = builder.observe(name);
@@ -103,33 +152,26 @@ impl Sidecar {
 
     /// The routes, to be served by a [`Server`](crate::Server) or mounted into another router.
     ///
-    /// They trust whoever asks: mounted elsewhere, [`Access`](crate::Access) or the application
-    /// around them decides who may.
+    /// They do not check who calls: if you mount them elsewhere, put [`Access`](crate::Access) or
+    /// checks of your own around them.
     pub fn router(&self) -> Router {
         routes::router(Arc::clone(&self.shared))
     }
 
-    /// Ends every election of its client, gives leases back, and waits until the hooks on loss
-    /// have ended: for one whole try of each, and not longer.
+    /// Stops every election of its client, releases leases, and waits for the hooks on loss, but no
+    /// longer than one attempt of each takes.
     ///
-    /// Without this, hooks that run are killed when the last clone is dropped.
+    /// Without this, running hooks are killed when the last clone is dropped.
     pub async fn shutdown(&self) {
-        self.shared.tenure.shutdown().await;
-        // The end of each election is in its events; until they are read, no hook knows of it.
-        let mut listening = self.shared.listening.subscribe();
-        let all_read = listening.wait_for(|count| *count == 0);
-        if tokio::time::timeout(EVENTS_END_MAX, all_read).await.is_err() {
-            tracing::warn!(target: "tenure", "sidecar: the events of an election have no end");
-        }
-        self.shared.hooks.end().await;
+        self.shared.shutdown().await;
     }
 
-    /// The client behind it.
+    /// The client of the sidecar.
     pub fn tenure(&self) -> &Tenure {
         &self.shared.tenure
     }
 
-    /// The names of what it watches.
+    /// The names of the elections that it watches.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.shared.resources.iter().map(|watched| watched.name())
     }
@@ -152,7 +194,7 @@ fn configured_hooks(settings: &SidecarConfig) -> Result<Vec<Hook>, SidecarError>
     Ok(hooks)
 }
 
-/// What a sidecar watches and whom it tells.
+/// The settings of a sidecar: what it watches, and its hooks.
 #[derive(Debug)]
 #[must_use = "nothing happens before `start`"]
 pub struct SidecarBuilder {
@@ -161,6 +203,8 @@ pub struct SidecarBuilder {
     observed: Vec<String>,
     hooks: Vec<Hook>,
     release: Release,
+    /// Elections whose loss ends the process, with the exit code.
+    exits: Vec<(Election, Events, i32)>,
     standby_is_degraded: bool,
 }
 
@@ -171,13 +215,13 @@ impl SidecarBuilder {
         self.election_from_start(election, events)
     }
 
-    /// As [`election`](Self::election), with the events since it was started.
+    /// Like [`election`](Self::election), with the events since the election was started.
     pub fn election_from_start(mut self, election: Election, events: Events) -> Self {
         self.elections.push((election, events));
         self
     }
 
-    /// Looks at the election about `name` without taking part.
+    /// Observes the election `name` without taking part.
     pub fn observe(mut self, name: &str) -> Self {
         self.observed.push(name.to_owned());
         self
@@ -189,8 +233,8 @@ impl SidecarBuilder {
         self
     }
 
-    /// Whether hooks on loss come first: then a term is released only when they have ended, or
-    /// when the grace for stopping work (`stop_grace`) is over. By default both begin at once.
+    /// Whether a term is released only after the hooks on loss have ended, or the stop grace
+    /// (`stop_grace`) is over. By default hooks and release begin at the same time.
     pub fn release_after_hooks(mut self, is_so: bool) -> Self {
         self.release = if is_so { Release::AfterHooks } else { Release::AtOnce };
         self
@@ -201,17 +245,17 @@ impl SidecarBuilder {
         self
     }
 
-    /// Lets `/health` call a standby Degraded and an instance without a store Unhealthy, as some
-    /// other systems do. By default a standby is Healthy, for it is what it should be.
+    /// Whether `/health` reports a standby as Degraded and an instance without a store as
+    /// Unhealthy, as some other systems do. By default a standby is Healthy.
     pub fn standby_is_degraded(mut self, is_so: bool) -> Self {
         self.standby_is_degraded = is_so;
         self
     }
 
-    /// Starts watching. Fails when there is nothing to watch, or a name cannot be used.
+    /// Starts watching. Fails if there is nothing to watch, or if a name cannot be used.
     ///
     /// # Panics
-    /// Outside a tokio runtime, in which it does its work.
+    /// Outside a tokio runtime, which its tasks need.
     pub fn start(self) -> Result<Sidecar, SidecarError> {
         let mut listening = Vec::new();
         let mut resources = Vec::new();
@@ -239,7 +283,11 @@ impl SidecarBuilder {
             standby_is_degraded: self.standby_is_degraded,
             started_at_ms: clock::unix_ms(),
         });
-        let tasks = start_tasks(&shared, listening, self.release);
+        let mut tasks = start_tasks(&shared, listening, self.release);
+        for (election, events, code) in self.exits {
+            let exit = Arc::clone(&shared).exit_on_loss(election, events, code);
+            tasks.push(tokio::spawn(exit).abort_handle());
+        }
         Ok(Sidecar { shared, _tasks: Arc::new(Tasks(tasks)) })
     }
 }
@@ -278,7 +326,7 @@ fn start_tasks(
         let following = follow::follow_changes(Arc::clone(watched), Arc::clone(&changed));
         tasks.push(tokio::spawn(following).abort_handle());
         let (journal, streams) = (Arc::clone(&shared.journal), Arc::clone(&shared.streams));
-        let looking = follow::look_on(Arc::clone(watched), changed, journal, streams);
+        let looking = follow::keep_looking(Arc::clone(watched), changed, journal, streams);
         tasks.push(tokio::spawn(looking).abort_handle());
     }
     tasks

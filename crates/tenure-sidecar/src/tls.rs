@@ -107,8 +107,8 @@ impl Certificates {
         Ok(Certificates { files, loaded: Mutex::new(Loaded { acceptor, tried }) })
     }
 
-    /// Reads the files again. Connections that are there keep what they have. Fails when the files
-    /// cannot be used: then the certificates from before stay in use.
+    /// Reads the files again. Open connections keep the old certificates. If the files cannot be
+    /// used, this fails and the old certificates stay in use.
     pub fn reload(&self) -> Result<(), SidecarError> {
         let tried = self.files.stamps();
         let acceptor = self.files.acceptor();

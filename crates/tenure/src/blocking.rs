@@ -1,4 +1,4 @@
-//! The same elections for programs without a runtime: calls that wait, on plain threads.
+//! The same elections for programs without an async runtime: blocking calls on plain threads.
 //!
 //! ```
 //! use tenure::blocking::Tenure;
@@ -34,9 +34,11 @@ use crate::{
     Status, TenureBuilder, Tick,
 };
 
-/// Waits for a future on the current thread. Everything in this crate can be awaited like this.
+/// Blocks the current thread until a future is done. Everything in this crate can be awaited like
+/// this.
 ///
-/// Inside an async function this would hold up its whole thread: use `.await` there.
+/// Do not call this in an async function, where it would block the whole thread: use `.await`
+/// there.
 pub fn wait<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -57,10 +59,10 @@ impl Wake for Unpark {
     }
 }
 
-/// A client whose calls wait; see [`crate::Tenure`].
+/// A client whose calls block; see [`crate::Tenure`].
 ///
-/// Leaderships are released when the last handle is dropped, in the background; call
-/// [`shutdown`](Self::shutdown) before the program ends, to be certain.
+/// When the last handle is dropped, leaderships are released in the background. To be certain that
+/// they are, call [`shutdown`](Self::shutdown) before the program ends.
 #[derive(Clone, Debug)]
 pub struct Tenure {
     inner: crate::Tenure,
@@ -72,22 +74,22 @@ impl Tenure {
         Self::new(crate::Tenure::builder().store(address))
     }
 
-    /// A client with settings.
+    /// Connects with the settings of `builder`.
     pub fn new(builder: TenureBuilder) -> Result<Self, Error> {
         wait(builder.connect()).map(Tenure::from)
     }
 
-    /// Who this instance is.
+    /// The id of this instance.
     pub fn id(&self) -> &InstanceId {
         self.inner.id()
     }
 
-    /// The client itself, for what is awaited: `wait(tenure.client().…)`.
+    /// The async client, for everything that this one does not offer: `wait(tenure.client().…)`.
     pub fn client(&self) -> &crate::Tenure {
         &self.inner
     }
 
-    /// The settings of an election, to be [started](Self::start).
+    /// The settings of an election; [`start`](Self::start) starts it.
     pub fn election(&self, name: &str) -> ElectionBuilder {
         self.inner.election(name)
     }
@@ -121,13 +123,13 @@ impl Tenure {
         self.run_job(self.job(name).tick(tick), work)
     }
 
-    /// The settings of a job, to be [run](Self::run_job).
+    /// The settings of a job; [`run_job`](Self::run_job) runs it.
     pub fn job(&self, name: &str) -> crate::Job {
         self.inner.job(name)
     }
 
-    /// Runs `work` on this thread if it is its turn; see [`crate::Job::run`]. A thread cannot be
-    /// cut off: `work` must look at [`Term::is_stopping`] often.
+    /// Runs `work` on this thread if this instance is to run the job now; see [`crate::Job::run`].
+    /// A thread cannot be interrupted: `work` must check [`Term::is_stopping`] often.
     pub fn run_job<F, T, E>(
         &self,
         job: crate::Job,
@@ -140,12 +142,12 @@ impl Tenure {
         wait(job.run(|inner| async { work(&Term { inner }) }))
     }
 
-    /// Looks at the election about `name` without taking part in it; see [`crate::Observer`].
+    /// An observer of the election `name`, which does not take part in it; see [`crate::Observer`].
     pub fn observe(&self, name: &str) -> Result<Observer, Error> {
         self.inner.observe(name).map(|inner| Observer { inner })
     }
 
-    /// Stops all elections of this client and waits until the store was told.
+    /// Stops all elections of this client and waits until the store has been told.
     pub fn shutdown(&self) {
         wait(self.inner.shutdown());
     }
@@ -157,14 +159,14 @@ impl From<crate::Tenure> for Tenure {
     }
 }
 
-/// A running election whose calls wait; see [`crate::Election`].
+/// A running election whose calls block; see [`crate::Election`].
 #[derive(Clone, Debug)]
 pub struct Election {
     inner: crate::Election,
 }
 
 impl Election {
-    /// What is led.
+    /// The resource of this election.
     pub fn resource(&self) -> &Resource {
         self.inner.resource()
     }
@@ -174,7 +176,7 @@ impl Election {
         self.inner.is_leader()
     }
 
-    /// This instance's state at this moment.
+    /// The current state of this instance.
     #[must_use]
     pub fn status(&self) -> Status {
         self.inner.status()
@@ -188,12 +190,12 @@ impl Election {
         self.inner.on_event(listener)
     }
 
-    /// A guard on the term this instance holds.
+    /// A guard on the current term, if this instance leads and work may begin.
     pub fn term(&self) -> Option<Term> {
         self.inner.term().map(|inner| Term { inner })
     }
 
-    /// Waits until this instance leads. Fails once the election was stopped.
+    /// Waits until this instance leads. Fails if the election has been stopped.
     pub fn wait_for_leadership(&self) -> Result<Term, Error> {
         wait(self.inner.wait_for_leadership()).map(|inner| Term { inner })
     }
@@ -204,8 +206,9 @@ impl Election {
     }
 
     /// Runs `work` on this thread whenever this instance leads, once per term; see
-    /// [`crate::Election::run_while_leader`]. A thread cannot be cut off: `work` must look at
-    /// [`Term::is_stopping`] often, and what it does after its grace is told as an overrun.
+    /// [`crate::Election::run_while_leader`]. A thread cannot be interrupted: `work` must check
+    /// [`Term::is_stopping`] often, and work that goes on after its grace is reported as an
+    /// overrun.
     pub fn run_while_leader<F, T>(&self, mut work: F) -> Result<T, Error>
     where
         F: FnMut(&Term) -> T,
@@ -231,17 +234,17 @@ impl Election {
         }
     }
 
-    /// Whether this instance may lead.
+    /// Sets whether this instance may lead.
     pub fn set_ready(&self, ready: bool) {
         self.inner.set_ready(ready);
     }
 
-    /// The work made progress.
+    /// Reports that the work made progress; see [`ElectionBuilder::require_beat`].
     pub fn beat(&self) {
         self.inner.beat();
     }
 
-    /// Takes no new term until [`contend_again`](Self::contend_again). A running one goes on.
+    /// Takes no new term until [`contend_again`](Self::contend_again). A running term goes on.
     pub fn stand_back(&self) {
         self.inner.stand_back();
     }
@@ -251,45 +254,45 @@ impl Election {
         self.inner.contend_again();
     }
 
-    /// Gives the term up and waits until the store was told.
+    /// Stops the work, releases the term and waits until the store has been told.
     pub fn resign(&self) {
         wait(self.inner.resign());
     }
 
-    /// Gives the term to the member called `to`.
+    /// Hands over to the member called `to`, and waits until it leads.
     pub fn hand_over(&self, to: &str) -> Result<InstanceId, Error> {
         wait(self.inner.hand_over(to))
     }
 
-    /// Hands over to the best member that is ready.
+    /// Hands over to the best member that is ready, and waits until it leads.
     pub fn hand_over_to_best(&self) -> Result<InstanceId, Error> {
         wait(self.inner.hand_over_to_best())
     }
 
-    /// Leaves for good, and waits until work has ended and the store was told.
+    /// Leaves the election for good. Waits until the work has ended and the store has been told.
     pub fn stop(&self) {
         wait(self.inner.stop());
     }
 }
 
-/// One election seen from outside; see [`crate::Observer`].
+/// An observer of one election; see [`crate::Observer`].
 #[derive(Clone, Debug)]
 pub struct Observer {
     inner: crate::Observer,
 }
 
 impl Observer {
-    /// Looks once.
+    /// Reads the current state from the store.
     pub fn look(&self) -> Result<Observation, Error> {
         wait(self.inner.look())
     }
 
-    /// Who leads now, asked of the store.
+    /// Asks the store who leads now.
     pub fn leader(&self) -> Result<Leadership, Error> {
         wait(self.inner.leader())
     }
 
-    /// Who takes part, asked of the store.
+    /// Asks the store who takes part.
     pub fn members(&self) -> Result<Vec<Member>, Error> {
         wait(self.inner.members())
     }
@@ -299,7 +302,7 @@ impl Observer {
         wait(self.inner.history(count))
     }
 
-    /// What changes, as an endless iterator: the state at first, then the state after each change.
+    /// An endless iterator over changes: first the current state, then the state after each change.
     pub fn changes(&self) -> Result<impl Iterator<Item = Result<Observation, Error>>, Error> {
         let mut changes = wait(self.inner.changes())?;
         Ok(std::iter::from_fn(move || Some(wait(changes.next()))))
@@ -315,7 +318,7 @@ impl Observer {
         wait(self.inner.ask_to_hand_over(to))
     }
 
-    /// Grants no new term to anybody for as long as `lasts`. A running term goes on.
+    /// Lets no instance begin a new term for as long as `lasts`. A running term goes on.
     pub fn pause(&self, lasts: Duration) -> Result<(), Error> {
         wait(self.inner.pause(lasts))
     }
@@ -325,12 +328,12 @@ impl Observer {
         wait(self.inner.resume())
     }
 
-    /// Ends whatever term there is without its holder; see [`crate::Observer::clear`].
+    /// Ends the current term without its holder, for emergencies; see [`crate::Observer::clear`].
     pub fn clear(&self, reason: &str) -> Result<(), Error> {
         wait(self.inner.clear(reason))
     }
 
-    /// Like [`clear`](Self::clear), although the leader is alive.
+    /// Like [`clear`](Self::clear), even if the leader is alive.
     pub fn force_clear(&self, reason: &str) -> Result<(), Error> {
         wait(self.inner.force_clear(reason))
     }
@@ -343,7 +346,7 @@ pub struct Term {
 }
 
 impl Term {
-    /// The number to send along with every write to the protected resource.
+    /// The number of the term. Send it with every write to the protected resource.
     pub fn token(&self) -> Token {
         self.inner.token()
     }
@@ -358,7 +361,7 @@ impl Term {
         self.inner.is_valid()
     }
 
-    /// Whether work has to stop. To be looked at often.
+    /// Whether work has to stop. Check this often.
     pub fn is_stopping(&self) -> bool {
         self.inner.is_stopping()
     }
@@ -373,24 +376,24 @@ impl Term {
         wait(self.inner.wait_until_stopping());
     }
 
-    /// Whether at least `least` is left of the term, after one renewal if need be.
+    /// Returns whether at least `least` is left of the term. Renews the lease once if it is not.
     #[must_use]
     pub fn ensure(&self, least: Duration) -> bool {
         wait(self.inner.ensure(least))
     }
 
-    /// Renews now; whether that came through.
+    /// Renews the lease now. Returns whether that succeeded.
     #[must_use]
     pub fn renew(&self) -> bool {
         wait(self.inner.renew())
     }
 
-    /// Gives the term up and waits until the store was told.
+    /// Releases the term and waits until the store has been told.
     pub fn resign(self) {
         wait(self.inner.resign());
     }
 
-    /// Gives the term to the member called `to`.
+    /// Hands over to the member called `to`, and waits until it leads.
     pub fn hand_over(self, to: &str) -> Result<InstanceId, Error> {
         wait(self.inner.hand_over(to))
     }

@@ -1,4 +1,4 @@
-//! Settings of a client, and how it comes to its store.
+//! Settings of a client, and how it connects to its store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::driver::Connector;
 use crate::memory::MemoryBackend;
 use crate::{Error, Tenure, identity};
 
-/// Settings of a [`Tenure`] client. What is set here about elections is their default.
+/// Settings of a [`Tenure`] client. Settings of elections that are set here are defaults for all
+/// elections of the client.
 #[must_use = "nothing happens before `connect`"]
 pub struct TenureBuilder {
     instance: Option<String>,
@@ -45,8 +46,9 @@ impl TenureBuilder {
         }
     }
 
-    /// Takes over a whole configuration: store, prefix, name, and what it says of elections. What
-    /// is set on this builder afterwards counts for elections that the configuration does not name.
+    /// Uses a whole configuration: the store, the prefix, this instance's name and the settings of
+    /// elections. Later calls on this builder change the defaults for elections that the
+    /// configuration does not name.
     pub fn config(mut self, config: Config) -> Self {
         if let Some(url) = config.store.url() {
             self.store = Store::Address(url.reveal().to_owned());
@@ -61,8 +63,8 @@ impl TenureBuilder {
         self
     }
 
-    /// The name of this instance; `{host}_{pid}` by default. Two processes under one name are
-    /// still two instances: each start adds a nonce.
+    /// The name of this instance; `{host}_{pid}` by default. Two processes with the same name are
+    /// still two instances: each start adds a random part.
     pub fn instance(mut self, name: &str) -> Self {
         self.instance = Some(name.to_owned());
         self
@@ -74,7 +76,7 @@ impl TenureBuilder {
         self
     }
 
-    /// A store inside this process that other clients of the process may use too.
+    /// Uses a store inside this process, which other clients of the process can use, too.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, store: &crate::backend::EmbeddedStore) -> Self {
         let store = store.clone();
@@ -83,12 +85,12 @@ impl TenureBuilder {
         })
     }
 
-    /// A backend that exists already.
+    /// Uses this backend.
     pub fn backend(self, backend: Arc<dyn Backend>) -> Self {
         self.connector(move || Box::pin(std::future::ready(Ok(backend))))
     }
 
-    /// Makes the backend inside the client's own runtime.
+    /// Creates the backend inside the client's own runtime.
     pub fn connector<C>(mut self, connector: C) -> Self
     where
         C: FnOnce() -> Connecting + Send + 'static,
@@ -97,7 +99,7 @@ impl TenureBuilder {
         self
     }
 
-    /// Lets `start` serve addresses that begin with `scheme:`.
+    /// Registers `start` for addresses that begin with `scheme:`.
     pub fn scheme<S>(mut self, scheme: &str, start: S) -> Self
     where
         S: Fn(String) -> Connecting + Send + Sync + 'static,
@@ -106,7 +108,7 @@ impl TenureBuilder {
         self
     }
 
-    /// What precedes the name of a resource in its key; `tenure:` by default.
+    /// The prefix of every key in the store; `tenure:` by default.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.defaults.prefix = prefix.to_owned();
         self
@@ -130,27 +132,27 @@ impl TenureBuilder {
         self
     }
 
-    /// The shortest lease that any peer writes; this instance's own by default.
+    /// The shortest ttl that any other instance uses; this instance's own by default.
     pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
         self.defaults.election.fleet_min_ttl = Some(ttl);
         self
     }
 
-    /// The longest lease that any peer may still believe in; this instance's own by default.
+    /// The longest ttl that any other instance may still rely on; this instance's own by default.
     pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
         self.defaults.election.fleet_max_ttl = Some(ttl);
         self
     }
 
-    /// Vouches that nobody led anything on this store before: its first leaders need not wait
-    /// until leases from before a loss of data would have ended.
+    /// Declares that nobody has ever led on this store, so that the first leaders need not wait for
+    /// leases that may have been lost.
     pub fn fresh_store(mut self, fresh_store: bool) -> Self {
         self.defaults.election.fresh_store = fresh_store;
         self
     }
 
-    /// Whether elections take place at all. Switched off, this instance leads everything it takes
-    /// part in, alone and without a store.
+    /// Whether elections take place at all. If `false`, this instance leads everything that it
+    /// takes part in, alone and without a store.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.defaults.enabled = enabled;
         self
@@ -161,9 +163,9 @@ impl TenureBuilder {
         self
     }
 
-    /// Starts the client. Fails with what is wrong in the settings, or with the reason why the
-    /// store's address or files cannot be used; a store that is out of reach or refuses the login
-    /// is no failure, for both may change.
+    /// Starts the client. Fails if a setting is wrong, or if the store's address or a file that it
+    /// names cannot be used. A store that is out of reach or refuses the login is no failure,
+    /// because both may change.
     pub async fn connect(self) -> Result<Tenure, Error> {
         let id = identity::instance_id(self.instance.as_deref())?;
         self.defaults.election.timing()?;

@@ -43,16 +43,16 @@ impl Tenure {
     /// Connects to the store at `address`, such as `redis://127.0.0.1`.
     ///
     /// A store that cannot be reached is not an error: elections start as
-    /// [`Role::Unknown`](tenure_core::Role::Unknown) and keep trying. So are credentials that the
-    /// store refuses: [`connection`](Self::connection), the status of elections and each call say
-    /// so. Fails when the address or a file that it names cannot be used.
+    /// [`Role::Unknown`](tenure_core::Role::Unknown) and keep trying. Credentials that the store
+    /// refuses are no error either: [`connection`](Self::connection), the status of elections and
+    /// each call report them. Fails if the address or a file that it names cannot be used.
     pub async fn connect(address: &str) -> Result<Self, Error> {
         Self::builder().store(address).connect().await
     }
 
-    /// A client on a store of its own, inside this process: for one machine's worth of
-    /// elections, for tests, and to begin with. The store ends with the client; several clients
-    /// share one by [`TenureBuilder::embedded`].
+    /// A client with a store of its own inside this process: for elections on one machine, for
+    /// tests, and for first steps. The store ends with the client. To share one store between
+    /// several clients, use [`TenureBuilder::embedded`].
     ///
     /// ```
     /// # use tenure::Tenure;
@@ -74,7 +74,7 @@ impl Tenure {
         TenureBuilder::new()
     }
 
-    /// Who this instance is: the configured name and a nonce of this start.
+    /// The id of this instance: the configured name and a random part that is new at every start.
     pub fn id(&self) -> &InstanceId {
         &self.client.id
     }
@@ -89,18 +89,19 @@ impl Tenure {
         self.client.backend.connection().borrow().clone()
     }
 
-    /// Takes part in the election of the leader of `name`, once started.
+    /// The settings of an election for the leadership of `name`. Start it to take part.
     pub fn election(&self, name: &str) -> ElectionBuilder {
         ElectionBuilder::new(Arc::clone(&self.client), name)
     }
 
-    /// Whether this instance leads `name` now. No I/O; `false` for what it takes no part in.
+    /// Whether this instance leads `name` now. No I/O. `false` if it takes no part in that
+    /// election.
     pub fn is_leader(&self, name: &str) -> bool {
         self.client.election_of(name).is_some_and(|election| election.is_leader())
     }
 
-    /// Stops all elections of this client and waits until their work has ended and the store was
-    /// told, as far as it answers. No new ones can be started.
+    /// Stops all elections of this client and waits until their work has ended and the store has
+    /// been told, if it answers. After that, no election can be started.
     pub async fn shutdown(&self) {
         // Closed first: whatever was begun before that is in the registry by now.
         self.client.inbox.close();

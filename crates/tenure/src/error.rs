@@ -12,14 +12,14 @@ fn because(reason: &Option<Reason>) -> String {
     reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-/// Why a call did not do what it was asked for.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name that cannot be used.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Times that do not fit together.
+    /// Time settings that contradict each other.
     #[error(transparent)]
     Timing(#[from] TimingError),
     /// A configuration that cannot be used.
@@ -36,7 +36,7 @@ pub enum Error {
     /// The store's address, files or credentials are unusable.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The store did not answer as hoped. Leadership is not affected by this alone.
+    /// The store did not answer, or answered with an error. This alone does not end a leadership.
     #[error("{0}")]
     Store(#[from] StoreError),
     /// This client already takes part in that election.
@@ -45,7 +45,7 @@ pub enum Error {
         /// The resource.
         name: String,
     },
-    /// The election was stopped, so it will not lead any more.
+    /// The election has been stopped, so this instance will not lead again.
     #[error("the election {name:?} was stopped: start it again to take part")]
     Stopped {
         /// The resource.
@@ -64,7 +64,7 @@ pub enum Error {
         what: &'static str,
         /// For how long.
         waited: Duration,
-        /// Why not, as far as known.
+        /// Why nothing happened, as far as known.
         reason: Option<Reason>,
     },
     /// This instance does not lead.
@@ -76,10 +76,10 @@ pub enum Error {
     /// A hand-over or another wish was refused.
     #[error("refused: {why}")]
     Refused {
-        /// The words of the one who refused.
+        /// The reason that was given.
         why: String,
     },
-    /// The store says something that must not be overridden without force.
+    /// The leader is alive, so its term is not cleared without force.
     #[error(
         "{name:?} is led by {holder}, which has sent a heartbeat recently: ask it to resign, or \
          force it"
@@ -90,13 +90,13 @@ pub enum Error {
         /// Who holds it.
         holder: String,
     },
-    /// Something foreign stands at a key of the resource. Nothing was touched.
+    /// A key of the resource holds something that Tenure did not write. Nothing was changed.
     #[error("foreign data in the way: {what}; choose another key, or remove it yourself")]
     Conflict {
-        /// What stands where.
+        /// Which key, and what it holds.
         what: String,
     },
-    /// More requests are waiting than the client takes.
+    /// Too many requests are waiting in this client.
     #[error("more than {limit} requests are waiting in this client: slow down and try again")]
     Overloaded {
         /// The limit.

@@ -13,7 +13,7 @@ pub(crate) const EVENTS_QUEUED_MAX: usize = 1024;
 
 /// A stream of everything that happens in an election, in order.
 ///
-/// Nothing is left out silently: events carry numbers without gaps, and a reader that falls more
+/// No event is dropped silently: events are numbered without gaps, and a reader that falls more
 /// than 1024 behind is told how many it missed.
 #[derive(Debug)]
 pub struct Events {
@@ -37,8 +37,8 @@ impl Events {
         &self.queue
     }
 
-    /// The next event, `None` after the last one of a stopped election. After [`Lagged`] the
-    /// stream goes on with the oldest event that is left.
+    /// The next event, or `None` after the last event of a stopped election. After [`Lagged`] the
+    /// stream continues with the oldest event that is left.
     pub async fn next(&mut self) -> Option<Result<Arc<Event>, Lagged>> {
         loop {
             let filled = self.queue.filled.notified();
@@ -51,7 +51,7 @@ impl Events {
         }
     }
 
-    /// The next event that is there already.
+    /// The next event, if one is waiting.
     pub fn try_next(&mut self) -> Option<Result<Arc<Event>, Lagged>> {
         match self.queue.take() {
             Taken::Event(event) => Some(Ok(event)),

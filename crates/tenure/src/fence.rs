@@ -1,9 +1,9 @@
-//! Fencing: the resource itself turns away leaders of the past.
+//! Fencing: the resource itself refuses writes of earlier leaders.
 //!
 //! A lease tells a leader when to stop; only the resource can make sure. A leader that was paused
 //! between its last check and its write does not know that time has passed. So it sends its token
-//! along with every write, and the resource keeps the highest token it has seen and refuses lower
-//! ones. That is all, and nothing less gives mutual exclusion.
+//! with every write, and the resource keeps the highest token it has seen and refuses lower ones.
+//! Nothing less gives mutual exclusion.
 //!
 //! - A resource in this process: [`Fence`], or [`SharedFence`] between threads.
 //! - A value in Redis: [`FencedValue`], over any connection of the `redis` crate or our own.
@@ -65,13 +65,13 @@ impl Fence {
         Fence { highest: None }
     }
 
-    /// A fence that a leader with this token has passed, for example before a restart.
+    /// A fence that has admitted this token before, for example before a restart.
     pub const fn restore(highest: Token) -> Self {
         Fence { highest: Some(highest) }
     }
 
-    /// Lets a leader pass, and from then on none with a lower token. Fails for a leader of the
-    /// past.
+    /// Admits a leader with this token; from then on, lower tokens are refused. Fails for an
+    /// earlier leader.
     pub fn admit(&mut self, token: Token) -> Result<(), StaleToken> {
         match self.highest {
             Some(highest) if token < highest => Err(StaleToken { given: token, highest }),
@@ -82,7 +82,7 @@ impl Fence {
         }
     }
 
-    /// The highest token that was admitted, if any: store it with the resource.
+    /// The highest token that was admitted, if any. Store it with the resource.
     pub const fn highest(&self) -> Option<Token> {
         self.highest
     }
@@ -109,15 +109,15 @@ impl FromStr for Fence {
     }
 }
 
-/// Why a stored fence cannot be read. Do not replace it by a new one: that would let leaders of
-/// the past in again.
+/// Why a stored fence cannot be read. Do not replace it with a new one: that would admit earlier
+/// leaders again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceParseError {
     /// The text is not a whole number.
     #[error("the stored fence is not a whole number: {0}")]
     NotANumber(#[from] ParseIntError),
-    /// No store grants such tokens.
+    /// The number is larger than any token.
     #[error("the stored fence {number} exceeds every token")]
     TooLarge {
         /// What was stored.
@@ -125,7 +125,7 @@ pub enum FenceParseError {
     },
 }
 
-/// A newer leader has been here: stop working, do not retry.
+/// A newer leader has written: stop working, do not retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("token {given} is refused: a leader with token {highest} has already written")]
 pub struct StaleToken {
@@ -135,7 +135,8 @@ pub struct StaleToken {
     pub highest: Token,
 }
 
-/// A resource behind a fence, for several threads: no write slips in between check and deed.
+/// A resource behind a fence, shared by several threads. No other write can come between the check
+/// and the write.
 ///
 /// ```
 /// # use tenure::fence::SharedFence;
@@ -161,20 +162,20 @@ impl<T> SharedFence<T> {
         SharedFence { inner: Mutex::new((fence, resource)) }
     }
 
-    /// Lets a leader write; nobody else writes meanwhile. Fails without calling `write` for a
-    /// leader of the past.
+    /// Calls `write` if the token is admitted; nobody else writes meanwhile. Fails without calling
+    /// `write` for an earlier leader.
     pub fn write<R>(&self, token: Token, write: impl FnOnce(&mut T) -> R) -> Result<R, StaleToken> {
         let mut inner = self.lock();
         inner.0.admit(token)?;
         Ok(write(&mut inner.1))
     }
 
-    /// Lets anybody read.
+    /// Reads the resource. No token is needed.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
         read(&self.lock().1)
     }
 
-    /// The current fence, to be stored.
+    /// The current fence, to be stored with the resource.
     pub fn fence(&self) -> Fence {
         self.lock().0.clone()
     }

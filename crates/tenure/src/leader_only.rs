@@ -1,9 +1,9 @@
 //! Functions that run only on the leader.
 //!
-//! `#[leader_only("name")]` on an `async fn` makes it ask first. The first argument, or the one
-//! marked `#[leader]`, is a `Tenure` or an `Election` (or a reference to one) and is asked. An
-//! argument marked `#[term]` is the guard of the term; the caller does not pass it. The function
-//! then returns `Result<Option<T>, tenure::Error>`:
+//! `#[leader_only("name")]` on an `async fn` makes it check first whether this instance leads. It
+//! asks the first argument, or the one marked `#[leader]`, which must be a `Tenure` or an
+//! `Election` (or a reference to one). An argument marked `#[term]` receives the guard of the term;
+//! the caller does not pass it. The function then returns `Result<Option<T>, tenure::Error>`:
 //!
 //! - `Ok(Some(value))`: it ran to its end on this instance;
 //! - `Ok(None)`: this instance does not lead, so it did not run;
@@ -28,15 +28,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! Whoever calls it often starts the election once, so that one instance keeps leading. Without
-//! that, each call tries to lead for as long as the function runs, which suits rare jobs.
+//! If you call the function often, start the election once, so that one instance keeps leading.
+//! Without that, each call tries to lead for as long as the function runs, which suits rare jobs.
 //!
-//! Mistakes do not compile. Nobody to ask:
+//! Mistakes do not compile. No argument to ask:
 //! ```compile_fail
 //! #[tenure::leader_only("nightly-report")]
 //! async fn report() {}
 //! ```
-//! An argument that does not know:
+//! An argument that is neither a `Tenure` nor an `Election`:
 //! ```compile_fail
 //! #[tenure::leader_only("nightly-report")]
 //! async fn report(day: &str) {}
@@ -46,12 +46,12 @@
 //! #[tenure::leader_only("nightly-report")]
 //! fn report(tenure: &tenure::Tenure) {}
 //! ```
-//! No name:
+//! No election name:
 //! ```compile_fail
 //! #[tenure::leader_only]
 //! async fn report(tenure: &tenure::Tenure) {}
 //! ```
-//! A guard that the function would only borrow:
+//! A guard that is only borrowed:
 //! ```compile_fail
 //! #[tenure::leader_only("nightly-report")]
 //! async fn report(tenure: &tenure::Tenure, #[term] term: &tenure::Term) {}
@@ -65,9 +65,9 @@ use crate::{Election, Error, Tenure, Term};
 impl Tenure {
     /// Runs `work` if this instance leads `name`, and returns `None` without running it if not.
     ///
-    /// Where this client takes part in the election about `name`, that decides. Where it does not,
-    /// it tries once, and leads for as long as `work` runs. Work that is still running at the end
-    /// of its grace is dropped, as in [`Election::run_if_leader`].
+    /// If this client takes part in the election `name`, that election decides. If not, it tries
+    /// once and leads for as long as `work` runs. Work that is still running at the end of its
+    /// grace is dropped, as in [`Election::run_if_leader`].
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -100,10 +100,10 @@ impl Tenure {
 impl Election {
     /// Runs `work` if this instance leads now, and returns `None` without running it if not.
     ///
-    /// Work is told by [`Term::wait_until_stopping`] and [`Term::cancellation`] when the term ends.
+    /// [`Term::wait_until_stopping`] and [`Term::cancellation`] tell the work when the term ends.
     /// If it is still running at the end of its grace, its future is dropped and this fails with
-    /// [`Error::NotLeading`]: part of it may have happened. The same goes for work that blocks its
-    /// thread and ends after the lease.
+    /// [`Error::NotLeading`]: part of the work may have been done. The same error is returned for
+    /// work that blocks its thread and ends after the lease.
     pub async fn run_if_leader<F, Fut, T>(&self, work: F) -> Result<Option<T>, Error>
     where
         F: FnOnce(Term) -> Fut,
@@ -136,7 +136,7 @@ where
     }
 }
 
-/// A client or an election: what `#[leader_only]` asks.
+/// What `#[leader_only]` asks: a client or an election.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Source(Asked);
@@ -147,7 +147,7 @@ enum Asked {
     Election(Election),
 }
 
-/// What knows whether this instance leads: a [`Tenure`] or an [`Election`].
+/// Something that knows whether this instance leads: a [`Tenure`] or an [`Election`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not know who leads",
     label = "expected `&Tenure` or `&Election`",

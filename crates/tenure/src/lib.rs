@@ -16,13 +16,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The way through it: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is
-//! a handle on one led resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard that work
-//! holds while it leads. [`Observer`]s only read, [`Job`]s run once, [`testing`] holds elections in
-//! memory whose clock a test moves, and [`blocking`] serves programs without a runtime.
+//! The main types: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is a
+//! handle on the election for one resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard
+//! that work holds while it leads. An [`Observer`] only reads, a [`Job`] runs once, [`testing`]
+//! holds elections in memory with a clock that the test moves, and [`blocking`] is for programs
+//! without an async runtime.
 //!
-//! Nothing here needs a particular runtime: a client has a thread of its own, and what it returns
-//! can be awaited anywhere.
+//! The library needs no particular runtime: a client has a thread of its own, and its futures can
+//! be awaited anywhere.
 
 mod alarm;
 pub mod backend;

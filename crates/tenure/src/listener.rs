@@ -22,8 +22,8 @@ const LISTENER_THREADS_MAX: usize = 64;
 /// How long an idle thread is kept for the next event.
 const THREAD_KEPT: Duration = Duration::from_secs(5);
 
-/// A registered listener. Dropping it unregisters the listener: at most one call that is under way
-/// already still completes.
+/// A registered listener. Dropping this unregisters the listener; a call that has already begun
+/// still completes.
 #[derive(Debug)]
 #[must_use = "dropping the handle unregisters the listener: keep it, or call `forever()`"]
 pub struct ListenerHandle {
@@ -31,7 +31,7 @@ pub struct ListenerHandle {
 }
 
 impl ListenerHandle {
-    /// Leaves the listener registered for as long as the election lasts.
+    /// Keeps the listener registered for as long as the election lasts.
     pub fn forever(mut self) {
         self.listener = Weak::new();
     }

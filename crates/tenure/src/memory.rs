@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::backend::{Backend, Calling, Connection, Listening, Signal, SignalSink, Subscription};
 use crate::clock::{self, Clock};
 
-/// Elections held in this process, for all clients that share one of these.
+/// A store in the memory of this process, for all clients that share it.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -43,36 +43,36 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Listeners {
-    by_key: HashMap<String, Vec<(u64, Ear)>>,
+    by_key: HashMap<String, Vec<(u64, MemorySubscriber)>>,
     count: u64,
 }
 
 /// One listener and the link over which it hears.
 #[derive(Clone, Debug)]
-struct Ear {
-    drum: Drum,
+struct MemorySubscriber {
+    target: SignalTarget,
     link: Arc<Link>,
 }
 
 #[derive(Clone, Debug)]
-enum Drum {
+enum SignalTarget {
     Sink(SignalSink),
     Queue(mpsc::Sender<Signal>),
 }
 
-impl Ear {
+impl MemorySubscriber {
     fn put(&self, signal: Signal) {
-        match &self.drum {
-            Drum::Sink(sink) => drop(sink.put(signal)),
+        match &self.target {
+            SignalTarget::Sink(sink) => drop(sink.put(signal)),
             // Full: whoever does not read has enough hints already.
-            Drum::Queue(queue) => drop(queue.try_send(signal)),
+            SignalTarget::Queue(queue) => drop(queue.try_send(signal)),
         }
     }
 
     fn is_closed(&self) -> bool {
-        match &self.drum {
-            Drum::Sink(sink) => sink.is_closed(),
-            Drum::Queue(queue) => queue.is_closed(),
+        match &self.target {
+            SignalTarget::Sink(sink) => sink.is_closed(),
+            SignalTarget::Queue(queue) => queue.is_closed(),
         }
     }
 }
@@ -140,7 +140,7 @@ impl MemoryBackend {
             false => Connection::Down(StoreError::unreachable("the link is cut".to_owned())),
         });
         let signal = if open { Signal::Listening } else { Signal::Deaf };
-        self.tell(|ear| Arc::ptr_eq(&ear.link, &self.link), signal);
+        self.tell(|subscriber| Arc::ptr_eq(&subscriber.link, &self.link), signal);
     }
 
     /// The store itself, with its clock: for tests that do what no client would.
@@ -158,32 +158,32 @@ impl MemoryBackend {
     }
 
     pub(crate) fn publish(&self, resource: &Resource, hint: Hint) {
-        let ears = match self.shared.lock_listeners().by_key.get(resource.key()) {
-            Some(ears) => ears.clone(),
+        let subscribers = match self.shared.lock_listeners().by_key.get(resource.key()) {
+            Some(subscribers) => subscribers.clone(),
             None => return,
         };
-        for (_, ear) in ears {
-            if *ear.link.state.borrow() == LinkState::Open {
-                ear.put(Signal::Hint(hint.clone()));
+        for (_, subscriber) in subscribers {
+            if *subscriber.link.state.borrow() == LinkState::Open {
+                subscriber.put(Signal::Hint(hint.clone()));
             }
         }
     }
 
-    fn add_ear(&self, resource: &Resource, drum: Drum) -> u64 {
-        let ear = Ear { drum, link: Arc::clone(&self.link) };
+    fn add_subscriber(&self, resource: &Resource, target: SignalTarget) -> u64 {
+        let subscriber = MemorySubscriber { target, link: Arc::clone(&self.link) };
         if *self.link.state.borrow() == LinkState::Open {
-            ear.put(Signal::Listening);
+            subscriber.put(Signal::Listening);
         }
-        self.shared.lock_listeners().add(resource.key(), ear)
+        self.shared.lock_listeners().add(resource.key(), subscriber)
     }
 
-    fn tell(&self, who: impl Fn(&Ear) -> bool, signal: Signal) {
+    fn tell(&self, who: impl Fn(&MemorySubscriber) -> bool, signal: Signal) {
         let listeners = self.shared.lock_listeners();
-        let ears: Vec<Ear> =
-            listeners.by_key.values().flatten().map(|(_, ear)| ear.clone()).collect();
+        let subscribers: Vec<MemorySubscriber> =
+            listeners.by_key.values().flatten().map(|(_, subscriber)| subscriber.clone()).collect();
         drop(listeners);
-        for ear in ears.iter().filter(|ear| who(ear)) {
-            ear.put(signal.clone());
+        for subscriber in subscribers.iter().filter(|subscriber| who(subscriber)) {
+            subscriber.put(signal.clone());
         }
     }
 }
@@ -203,12 +203,12 @@ impl Backend for MemoryBackend {
 
     fn subscribe(&self, resource: &Resource) -> Subscription {
         let (sender, subscription) = Subscription::channel();
-        self.add_ear(resource, Drum::Queue(sender));
+        self.add_subscriber(resource, SignalTarget::Queue(sender));
         subscription
     }
 
     fn listen(&self, resource: &Resource, sink: SignalSink) -> Listening {
-        let number = self.add_ear(resource, Drum::Sink(sink));
+        let number = self.add_subscriber(resource, SignalTarget::Sink(sink));
         let (shared, key) = (Arc::clone(&self.shared), resource.key().to_owned());
         Listening::until_dropped(move || shared.lock_listeners().remove(&key, number))
     }
@@ -241,26 +241,26 @@ impl Shared {
 const SWEEP_EVERY: u64 = 64;
 
 impl Listeners {
-    fn add(&mut self, key: &str, ear: Ear) -> u64 {
+    fn add(&mut self, key: &str, subscriber: MemorySubscriber) -> u64 {
         self.count += 1;
         if self.count.is_multiple_of(SWEEP_EVERY) {
             self.sweep();
         }
-        self.by_key.entry(key.to_owned()).or_default().push((self.count, ear));
+        self.by_key.entry(key.to_owned()).or_default().push((self.count, subscriber));
         self.count
     }
 
     fn sweep(&mut self) {
-        self.by_key.retain(|_, ears| {
-            ears.retain(|(_, ear)| !ear.is_closed());
-            !ears.is_empty()
+        self.by_key.retain(|_, subscribers| {
+            subscribers.retain(|(_, subscriber)| !subscriber.is_closed());
+            !subscribers.is_empty()
         });
     }
 
     fn remove(&mut self, key: &str, number: u64) {
-        if let Some(ears) = self.by_key.get_mut(key) {
-            ears.retain(|(other, _)| *other != number);
-            if ears.is_empty() {
+        if let Some(subscribers) = self.by_key.get_mut(key) {
+            subscribers.retain(|(other, _)| *other != number);
+            if subscribers.is_empty() {
                 self.by_key.remove(key);
             }
         }

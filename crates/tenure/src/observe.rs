@@ -20,13 +20,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 
 impl Tenure {
-    /// Looks at the election about `name` without taking part in it; see [`Observer`].
+    /// An observer of the election `name`, which does not take part in it; see [`Observer`].
     pub fn observe(&self, name: &str) -> Result<Observer, Error> {
         let resource = self.client().resource(name)?;
         Ok(Observer { client: Arc::clone(self.client()), resource })
     }
 
-    /// Looks at the election whose key is `key`, as set by [`ElectionBuilder::key`].
+    /// An observer of the election at `key`, as set by [`ElectionBuilder::key`].
     ///
     /// [`ElectionBuilder::key`]: crate::ElectionBuilder::key
     pub fn observe_key(&self, name: &str, key: &str) -> Result<Observer, Error> {
@@ -35,7 +35,8 @@ impl Tenure {
     }
 }
 
-/// An observer of an election: who leads, who takes part, and what an operator may do.
+/// An observer of an election: it reads who leads and who takes part, and does what an operator may
+/// do.
 #[derive(Clone, Debug)]
 pub struct Observer {
     client: Arc<Client>,
@@ -45,11 +46,12 @@ pub struct Observer {
 /// Whether a resource is led, and by whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
-    /// Somebody leads.
+    /// An instance leads.
     Led {
-        /// Who.
+        /// The leader.
         leader: SeenLeader,
-        /// How long the store keeps the lease unless renewed; `None` for one without an end.
+        /// How long the lease still lasts in the store unless it is renewed; `None` for a key
+        /// without expiry.
         remaining: Option<Duration>,
     },
     /// Nobody leads.
@@ -95,37 +97,37 @@ impl Leadership {
 pub enum Vacancy {
     /// The next candidate may lead.
     Free,
-    /// A leader handed over, and its successor has not taken over yet.
+    /// The last leader handed over, and its successor has not claimed the term yet.
     Reserved {
-        /// Who may take over.
+        /// The successor.
         to: InstanceId,
-        /// How long it has; then everyone may try.
+        /// How long only the successor may claim the term.
         left: Duration,
     },
-    /// Mode `strict`: somebody was granted it, and fewer replicas than it asks for have confirmed
-    /// that. It tries on until they do.
+    /// In mode `strict`: an instance was granted the term, but too few replicas have confirmed it.
+    /// The instance keeps trying until they do.
     Unconfirmed {
-        /// Who would lead.
+        /// The instance that was granted the term.
         by: InstanceId,
-        /// How long the store keeps it for that one unless it tries again.
+        /// How long the store keeps the term for it unless it tries again.
         left: Duration,
     },
-    /// After a loss of data, or an operator's [`clear`](Observer::clear), an earlier leader may
-    /// still believe in its lease.
+    /// After a loss of data, or after an operator's [`clear`](Observer::clear): an earlier leader
+    /// may still rely on its lease.
     Quarantine {
-        /// How long to wait.
+        /// How long the quarantine still lasts.
         left: Duration,
-        /// What was lost, or who cleared it, for people.
+        /// What was lost, or who cleared the term, as text.
         why: String,
     },
     /// An operator paused the election.
     Paused {
-        /// How long at the most.
+        /// How long the pause still lasts, unless it is ended earlier.
         left: Duration,
     },
 }
 
-/// What one look showed.
+/// The state of an election, read from the store at one moment.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Observation {
@@ -133,15 +135,15 @@ pub struct Observation {
     pub leadership: Leadership,
     /// Who takes part.
     pub members: Vec<Member>,
-    /// What the leader is asked for.
+    /// What an operator asked the leader for.
     pub wish: Option<Wish>,
-    /// For how long an operator has paused the election.
+    /// How long the operator's pause still lasts, if there is one.
     pub paused_for: Option<Duration>,
-    /// The store's clock, with which the members' moments compare.
+    /// The store's clock. Compare the members' times with it.
     pub server_time: ServerTime,
-    /// Which life of the store this is.
+    /// The store's incarnation: when it changes, the store may have forgotten leases.
     pub incarnation: String,
-    /// What the store could not do along the way.
+    /// What the store could not write, one line each. The lease is not affected.
     pub warnings: Vec<String>,
 }
 
@@ -150,12 +152,12 @@ impl Observer {
         &self.client
     }
 
-    /// What is looked at.
+    /// The observed resource.
     pub fn resource(&self) -> &Resource {
         &self.resource
     }
 
-    /// Looks once.
+    /// Reads the current state from the store.
     pub async fn look(&self) -> Result<Observation, Error> {
         let answer = self.ask(Request::Observe { members: true }).await?;
         Ok(Observation {
@@ -169,13 +171,13 @@ impl Observer {
         })
     }
 
-    /// Who leads now, asked of the store. Having no leader is an answer, not an error.
+    /// Asks the store who leads now. That nobody leads is an answer, not an error.
     pub async fn leader(&self) -> Result<Leadership, Error> {
         let answer = self.ask(Request::Observe { members: false }).await?;
         Ok(Leadership::of(&answer.view))
     }
 
-    /// Who takes part.
+    /// Asks the store who takes part.
     pub async fn members(&self) -> Result<Vec<Member>, Error> {
         Ok(self.look().await?.members)
     }
@@ -188,7 +190,7 @@ impl Observer {
         }
     }
 
-    /// Follows what changes: leaders, members, pauses.
+    /// Follows changes of the leader, the members and pauses.
     pub async fn changes(&self) -> Result<Changes, Error> {
         let backend = Arc::clone(&self.client.backend);
         let subscription = self.client.subscribe(backend, &self.resource).await?;
@@ -209,7 +211,7 @@ pub(crate) fn unexpected(outcome: &Outcome, asked: &str) -> Error {
     Error::Store(StoreError::unexpected(format!("{outcome:?} to a {asked}")))
 }
 
-/// What changes in an election, one observation per change.
+/// The changes of an election, one observation per change.
 #[derive(Debug)]
 pub struct Changes {
     observer: Observer,
@@ -219,8 +221,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The state at first, then the state after each change. A store that does not answer is an
-    /// error once; the next call waits until it answers again.
+    /// First the current state, then the state after each change. A store that does not answer is
+    /// reported as an error once; the next call waits until it answers again.
     pub async fn next(&mut self) -> Result<Observation, Error> {
         loop {
             if let Some(pause) = self.pause() {

@@ -1,4 +1,4 @@
-//! Work that runs once: scoped to one leadership, or once per tick across the fleet.
+//! Work that runs once: under one leadership, or once per tick across all instances.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -29,25 +29,25 @@ const FAILURE_LEN_MAX: usize = 500;
 /// How often to look for an outcome that no message announced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Which run of a job.
+/// One occasion to run a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tick(JobTick);
 
 impl Tick {
-    /// The current period of this length, by the store's clock: the same for all instances,
-    /// whatever their own clocks say. Periods are counted from 1970 in UTC, so a day begins at
-    /// midnight UTC. Each length has a record of its own: changing an hour to a day begins
-    /// a new count.
+    /// The current period of this length by the store's clock: the same for all instances, whatever
+    /// their own clocks say. Periods are counted from 1970 in UTC, so a day begins at midnight UTC.
+    /// Each length is recorded separately: changing an hour to a day starts a new count.
     pub fn every(period: Duration) -> Self {
         Tick(JobTick::Every(period))
     }
 
-    /// The tick with this number. Everything up to the highest finished number counts as done.
+    /// The tick with this number. All ticks up to the highest finished number count as done.
     pub fn number(number: u64) -> Self {
         Tick(JobTick::Known(TickId::Number(number)))
     }
 
-    /// The tick called `name`, such as that of a migration. Its outcome is kept for a while.
+    /// The tick with this name, for example that of a database migration. Its outcome is kept for a
+    /// while.
     pub fn named(name: &str) -> Self {
         Tick(JobTick::Known(TickId::Named(name.to_owned())))
     }
@@ -77,39 +77,40 @@ impl Tick {
 #[non_exhaustive]
 #[must_use = "it may not have run"]
 pub enum OnceOutcome<T> {
-    /// It ran here, to its end, inside its term; where there is a tick, the store has its outcome.
+    /// The work ran here, to its end and within its term. If there is a tick, the store has
+    /// recorded its outcome.
     Ran(T),
-    /// It ran here, to its end, but the store could not be told while the term lasted. For
-    /// everybody else it was begun and never finished: it may run again, or, without
-    /// [`Job::rerun_crashed`], is left to an operator.
+    /// The work ran here to its end, but its outcome could not be recorded during the term. For
+    /// other instances the tick has begun and has no outcome: it may run again, or, with
+    /// [`Job::rerun_crashed`] switched off, it is left to an operator.
     Unrecorded(T),
-    /// It could not be started here, for this reason; see [`Job::run_startable`]. The tick is
+    /// The work could not be started here, for this reason; see [`Job::run_startable`]. The tick is
     /// still open.
     NotStarted(String),
-    /// It has run before, or elsewhere, and ended like this.
+    /// The tick has already run, here or on another instance, with this outcome.
     AlreadyDone(TickOutcome),
-    /// It runs elsewhere just now.
+    /// Another instance is running the tick now.
     RunningElsewhere {
-        /// Where.
+        /// The instance that runs it.
         by: InstanceId,
     },
-    /// Somebody began it and never finished; see [`Job::rerun_crashed`].
+    /// An instance began the tick and never recorded an outcome; see [`Job::rerun_crashed`].
     Unfinished {
-        /// Who.
+        /// The instance that began it.
         by: InstanceId,
-        /// Under which token; `None` where the record names none.
+        /// The token of its term; `None` if the record has none.
         token: Option<Token>,
     },
-    /// It began here but had to stop: the leadership was lost.
+    /// The work began here but had to stop because the leadership was lost.
     Interrupted(Reason),
-    /// It panicked, with these words.
+    /// The work panicked with this message.
     Panicked(String),
-    /// Nobody may run it just now.
+    /// No instance may run it at the moment, for this reason.
     NotNow(Reason),
 }
 
 impl<T> fmt::Display for OnceOutcome<T> {
-    /// One line for people. What the work returned is not part of it.
+    /// One line of text. It does not contain what the work returned.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OnceOutcome::Ran(_) => f.write_str("ran here"),
@@ -136,7 +137,7 @@ impl<T> fmt::Display for OnceOutcome<T> {
 }
 
 impl<T> OnceOutcome<T> {
-    /// What the work returned, if it ran here to its end and nobody runs it again.
+    /// What the work returned, if this is [`OnceOutcome::Ran`].
     pub fn ran(self) -> Option<T> {
         match self {
             OnceOutcome::Ran(value) => Some(value),
@@ -151,13 +152,13 @@ impl Tenure {
         self.election(name).try_acquire().await
     }
 
-    /// Runs `work` once per `tick` across all instances: whoever comes first runs it. The lease is
-    /// renewed while it runs.
+    /// Runs `work` once per `tick` across all instances: the first instance that asks runs it. The
+    /// lease is renewed while it runs.
     ///
-    /// A tick whose outcome the store has is not begun again, and no two instances work on it at
-    /// once. A tick that was begun and has no outcome is begun again, because its runner crashed
+    /// A tick with a recorded outcome does not run again, and no two instances run a tick at the
+    /// same time. A tick that was begun and has no outcome runs again, because its runner crashed
     /// or lost the leadership; [`Job::rerun_crashed`] switches that off. So work may begin twice:
-    /// exactly once needs a resource that checks [`Term::token`].
+    /// "exactly once" needs a resource that checks [`Term::token`].
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -187,7 +188,7 @@ impl Tenure {
         self.job(name).tick(tick).run(work).await
     }
 
-    /// A job under the leadership of `name`, with settings.
+    /// The settings of a job that runs under the leadership of `name`.
     pub fn job(&self, name: &str) -> Job {
         Job {
             client: Arc::clone(self.client()),
@@ -201,11 +202,11 @@ impl Tenure {
     }
 }
 
-/// Why work was not even started; see [`Job::run_startable`].
+/// Why work could not be started; see [`Job::run_startable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotStarted<E>(pub E);
 
-/// A job that has not run yet.
+/// The settings of a job that has not run yet.
 #[derive(Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct Job {
@@ -219,7 +220,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Once per this tick. Without one, the work runs whenever the leadership is free.
+    /// Runs the job once per tick. Without a tick, it runs whenever the leadership is free.
     pub fn tick(mut self, tick: Tick) -> Self {
         self.tick = Some(tick);
         self
@@ -231,32 +232,32 @@ impl Job {
         self
     }
 
-    /// The whole key, instead of prefix and name.
+    /// The whole key in the store, instead of prefix and name.
     pub fn key(mut self, key: &str) -> Self {
         self.config.key = Some(key.to_owned());
         self
     }
 
-    /// Whether there is an election at all; switched off, the work runs.
+    /// Whether an election is held for the job. If `false`, the work always runs.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.config.enabled = enabled;
         self
     }
 
-    /// Waits for the outcome when the tick runs elsewhere, for at most `limit`; takes it over when
-    /// the other did not even begin it. The way to run a database migration.
+    /// If another instance runs the tick, waits for its outcome for at most `limit`, and takes the
+    /// tick over if the other instance never began it. Use this for a database migration.
     ///
-    /// A store that does not answer meanwhile, or cannot serve just now, is waited for as well;
-    /// when the limit is over, the reason in [`Error::TimedOut`] says so. What only a person can
-    /// fix, such as a login that is refused, ends the wait at once.
+    /// A store that does not answer meanwhile, or cannot serve at the moment, is waited for as
+    /// well; after `limit`, [`Error::TimedOut`] has the reason. An error that only an operator can
+    /// fix, such as a refused login, ends the wait at once.
     pub fn wait_for_outcome(mut self, limit: Duration) -> Self {
         self.waits = Some(limit);
         self
     }
 
-    /// Whether a tick that somebody began and never finished is run again; it is by default. Half
-    /// of its effects may be there, so either it can be repeated, or its writes carry the token, or
-    /// this is switched off.
+    /// Whether a tick that was begun and has no outcome runs again; `true` by default. Part of its
+    /// effects may be there already. So the work must be repeatable, or its writes must carry the
+    /// token, or you must switch this off.
     pub fn rerun_crashed(mut self, rerun: bool) -> Self {
         self.reruns_crashed = rerun;
         self
@@ -268,9 +269,9 @@ impl Job {
         self
     }
 
-    /// Runs `work` if it is its turn. Fails when settings do not fit, when the store does not
-    /// answer and the outcome is not waited for, and with [`Error::TimedOut`] when it was waited
-    /// for in vain.
+    /// Runs `work` if the tick is open and no other instance runs it. Fails if settings contradict
+    /// each other, if the store does not answer, and with [`Error::TimedOut`] if the outcome was
+    /// waited for and did not come in time.
     pub async fn run<F, Fut, T, E>(self, work: F) -> Result<OnceOutcome<Result<T, E>>, Error>
     where
         F: FnOnce(Term) -> Fut,
@@ -284,9 +285,9 @@ impl Job {
         .await
     }
 
-    /// Like [`run`](Self::run), for work that may fail before it has done anything, such as a
-    /// program that is not there: `Err(NotStarted(why))` takes the begin back. The tick is then as
-    /// open as before, and another instance may run it.
+    /// Like [`run`](Self::run), for work that may fail before it has done anything, for example
+    /// because a program is missing. If it returns `Err(NotStarted(why))`, the tick stays open, and
+    /// another instance may run it.
     pub async fn run_startable<F, Fut, T, E>(
         self,
         work: F,

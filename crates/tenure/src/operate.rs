@@ -34,19 +34,19 @@ const PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[non_exhaustive]
 #[must_use = "the leader may have refused"]
 pub enum AskOutcome {
-    /// It did so.
+    /// The leader did it.
     Done {
-        /// Who leads now. `None` when there is no candidate, or none led in time.
+        /// Who leads now. `None` if there was no candidate, or if none became leader in time.
         leader: Option<SeenLeader>,
     },
-    /// It said no.
+    /// The leader refused.
     Refused {
-        /// In these words.
+        /// The reason that it gave.
         why: String,
     },
-    /// It did not answer while the wish stood. It may be stuck or out of reach.
+    /// The leader did not answer in time. It may be stuck or out of reach.
     NotAnswered {
-        /// Who was asked.
+        /// The leader that was asked.
         leader: SeenLeader,
     },
     /// Nobody leads, so there was nobody to ask.
@@ -87,21 +87,21 @@ fn longest_lease(seen: &Observation, own: Duration) -> Duration {
 }
 
 impl Observer {
-    /// Asks the leader to step down, and waits for the outcome: for the next leader, too, if there
-    /// is a candidate, for a few seconds at the most. Its work ends before anybody else
-    /// leads.
+    /// Asks the leader to step down, and waits for the outcome. If there is a candidate, also waits
+    /// a few seconds for it to lead. The leader's work ends before anybody else leads.
     pub async fn ask_to_resign(&self) -> Result<AskOutcome, Error> {
         self.ask_leader(WishKind::Resign).await
     }
 
     /// Asks the leader to hand over to the member called `to`, by name or whole id, and waits for
-    /// the outcome. When it is done, that member leads.
+    /// the outcome. [`AskOutcome::Done`] means that this member leads.
     pub async fn ask_to_hand_over(&self, to: &str) -> Result<AskOutcome, Error> {
         self.ask_leader(WishKind::HandOver { to: to.to_owned() }).await
     }
 
-    /// Grants no new term to anybody for as long as `lasts`, for maintenance. A running term goes
-    /// on. For this instance alone see [`Election::stand_back`](crate::Election::stand_back).
+    /// Lets no instance begin a new term for as long as `lasts`, for maintenance. A running term
+    /// goes on. To hold back this instance alone, see
+    /// [`Election::stand_back`](crate::Election::stand_back).
     pub async fn pause(&self, lasts: Duration) -> Result<(), Error> {
         if lasts.is_zero() || lasts > PAUSE_MAX {
             let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
@@ -116,11 +116,11 @@ impl Observer {
         self.expect_done(Request::Resume, "resume").await
     }
 
-    /// For emergencies: ends whatever term there is, for the `reason` that history will show.
+    /// Ends the current term without its holder, for emergencies. History shows the `reason`.
     /// Nobody leads until no instance can hold an old lease.
     ///
-    /// Refuses with [`Error::HolderAlive`] while the leader is alive, and with
-    /// [`Error::Refused`] where another program holds the key.
+    /// Fails with [`Error::HolderAlive`] while the leader is alive, and with [`Error::Refused`] if
+    /// another program holds the key.
     pub async fn clear(&self, reason: &str) -> Result<(), Error> {
         let seen = self.look().await?;
         let Some(leader) = seen.leadership.leader() else {
@@ -142,7 +142,7 @@ impl Observer {
         self.clear_seen(&seen, reason).await
     }
 
-    /// Like [`clear`](Self::clear), although the leader is alive.
+    /// Like [`clear`](Self::clear), even if the leader is alive.
     pub async fn force_clear(&self, reason: &str) -> Result<(), Error> {
         let seen = self.look().await?;
         self.clear_seen(&seen, reason).await

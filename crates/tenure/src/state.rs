@@ -299,7 +299,7 @@ impl ElectionState {
         self.wish(|wishes| wishes.stops = true);
     }
 
-    /// Whether it was told to stop; it may still be at it.
+    /// Whether it was told to stop; it may still be stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stops.load(Ordering::Acquire)
     }

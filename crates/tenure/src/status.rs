@@ -1,4 +1,4 @@
-//! The state of an election, for everyone who wants to look: the latest, never a backlog.
+//! The state of an election as this instance knows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,43 +14,44 @@ use crate::clock::Clock;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// What is led.
+    /// The resource of the election.
     pub resource: Resource,
-    /// Who this instance is.
+    /// The id of this instance.
     pub id: InstanceId,
-    /// Its state. Never says that a term is held whose time has passed.
+    /// The role of this instance. It is never a leading one after the term's time has passed.
     pub role: Role,
-    /// Why it has this role.
+    /// Why this instance has this role.
     pub reason: Reason,
-    /// The number of the term it holds.
+    /// The token of the term that it holds.
     pub token: Option<Token>,
     /// How long that term may still be acted on unless renewed.
     pub remaining: Option<Duration>,
     /// When the term was last granted or renewed, on the local clock.
     pub renewed_at: Option<Moment>,
-    /// The leader as last seen, which may be this instance.
+    /// The leader as last seen; this may be this instance.
     pub seen_leader: Option<SeenLeader>,
     /// The members as last seen.
     pub seen_members: Arc<[Member]>,
     /// The state of the connection to the store.
     pub connection: Connection,
-    /// Whether elections are switched on. Off means: alone, leading, without a store.
+    /// Whether elections are switched on. If `false`, this instance leads alone and without a
+    /// store.
     pub enabled: bool,
-    /// The time budget: lease, renewal, grace.
+    /// The time settings: lease, renewal, grace.
     pub timing: Timing,
-    /// The latest warning that still applies, as of the last look.
+    /// The latest warning that still applies.
     pub warning: Option<Arc<str>>,
-    /// Whether the latest request of this election was abandoned without an answer. What the store
-    /// refuses it has answered.
+    /// Whether the latest request of this election was abandoned without an answer. A refusal is an
+    /// answer.
     pub unanswered: bool,
-    /// What happened so far, in numbers.
+    /// How often things have happened so far.
     pub counts: Counts,
     /// A term was released and the store has not confirmed it yet.
     pub(crate) parting: bool,
     pub(crate) ends_at: Option<Moment>,
 }
 
-/// What happened in an election since it started here.
+/// Counts since this election started in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -64,11 +65,11 @@ pub struct Counts {
     pub renewals: u64,
     /// Renewals that failed.
     pub renewals_failed: u64,
-    /// Attempts that did not lead to a term.
+    /// Attempts to lead that failed.
     pub attempts_failed: u64,
-    /// Requests of whatever kind that were abandoned without an answer.
+    /// Requests of any kind that were abandoned without an answer.
     pub unanswered: u64,
-    /// Events told; the number of the latest.
+    /// Events so far; also the number of the latest event.
     pub events: u64,
 }
 
@@ -139,7 +140,7 @@ fn is_same_company(one: &[Member], other: &[Member]) -> bool {
     one.len() == other.len() && one.iter().map(facts).eq(other.iter().map(facts))
 }
 
-/// Follows the status of an election. The latest state wins; nothing piles up.
+/// Follows the status of an election. It has the latest state only and keeps no queue.
 #[derive(Clone, Debug)]
 pub struct Watch {
     receiver: watch::Receiver<Status>,
@@ -154,14 +155,14 @@ impl Watch {
         Watch { receiver, clock, seen }
     }
 
-    /// Its state now.
+    /// The current status.
     pub fn status(&self) -> Status {
         self.receiver.borrow().clone().at(self.clock.now())
     }
 
-    /// Waits for a change since the last call and returns the state after it; `None` once the
-    /// election has stopped and its last state was seen. Renewals, heartbeats, counts and an
-    /// outage that goes on are no change.
+    /// Waits for a change since the last call and returns the status after it, or `None` once the
+    /// election has stopped and its last status was returned. Renewals, heartbeats, counts and an
+    /// outage that goes on are not changes.
     pub async fn wait_for_change(&mut self) -> Option<Status> {
         loop {
             let seen_last = !self.receiver.has_changed().ok()?;

@@ -12,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 use crate::state::{ElectionState, Successor};
 use crate::{Election, Error};
 
-/// One leadership, held by whatever works in its name.
+/// A guard of one leadership. Work holds it while it acts as the leader.
 ///
 /// A term ends when its lease cannot be renewed in time, when the store says so, or when this
-/// instance releases it. Then [`wait_until_stopping`](Term::wait_until_stopping) comes first, and
-/// the guard should be dropped soon: while guards live, work counts as running, and no other
-/// instance can become leader until they are gone or the lease is over. A guard that outlives its
-/// term keeps its own instance from contending again.
+/// instance releases it. [`wait_until_stopping`](Term::wait_until_stopping) returns before that;
+/// drop the guard soon afterwards. While guards exist, work counts as running, and no other
+/// instance can become leader until they are dropped or the lease is over. A guard that is kept
+/// after its term keeps its own instance from contending again.
 ///
-/// Only a [`token`](Term::token) that the resource itself checks keeps a late write out.
+/// Only a [`token`](Term::token) that the resource itself checks prevents late writes.
 #[derive(Debug)]
 pub struct Term {
     term: Arc<TermState>,
@@ -51,12 +51,12 @@ impl Term {
         &self.term
     }
 
-    /// What is led.
+    /// The resource of the term.
     pub fn resource(&self) -> &Resource {
         &self.election.resource
     }
 
-    /// The number to send along with every write to the protected resource.
+    /// The number of the term. Send it with every write to the protected resource.
     pub fn token(&self) -> Token {
         self.term.token
     }
@@ -70,26 +70,26 @@ impl Term {
     }
 
     /// Until when the term may be acted on unless it is renewed, on the clock that counts through
-    /// suspend; the origin once it is over. For those who hand the deadline to another process.
+    /// suspend; [`Moment::ORIGIN`] once it is over. Use this to pass the deadline to another
+    /// process.
     pub fn ends_at(&self) -> Moment {
         self.term.valid_until()
     }
 
-    /// Resolves when a renewal that ends from now on was answered, refused or abandoned. A look
-    /// at [`ends_at`](Self::ends_at) after this call and before awaiting it misses nothing.
+    /// Waits until a renewal is answered, refused or abandoned. To miss no change, call this first,
+    /// then read [`ends_at`](Self::ends_at), then await.
     pub fn wait_for_renewal(&self) -> impl Future<Output = ()> + '_ {
         self.term.renewal_settled()
     }
 
-    /// Whether the term may be acted on now. No I/O. True, too, while work is told to stop.
+    /// Whether the term may be acted on now. No I/O. Also `true` while work is stopping.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
     /// Whether work has to stop: it was told to, or too little is left of a lease that was not
-    /// renewed. No I/O, and true in time even if nothing else in this process had a chance to
-    /// notice.
+    /// renewed. No I/O. Correct even if no other thread of this process has run for a while.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.election.must_stop(&self.term)
@@ -100,7 +100,7 @@ impl Term {
         self.term.reaches(Phase::Stopping).await;
     }
 
-    /// Waits until work that is still there is cut off: a moment before its grace is over.
+    /// Waits until work that is still running is cut off: a moment before its grace is over.
     pub async fn wait_until_cut_off(&self) {
         self.term.reaches(Phase::CutOff).await;
     }
@@ -120,14 +120,14 @@ impl Term {
         self.term.cancellation()
     }
 
-    /// Whether at least `least` is left of the term, after one renewal if need be. `false` means
-    /// that whatever takes this long must not begin.
+    /// Returns whether at least `least` is left of the term. Renews the lease once if it is not. If
+    /// `false`, do not begin anything that takes this long.
     #[must_use]
     pub async fn ensure(&self, least: Duration) -> bool {
         self.renew_until(|| self.remaining() >= least).await
     }
 
-    /// Renews now instead of when it is due. Returns whether it succeeded.
+    /// Renews the lease now instead of when it is due. Returns whether that succeeded.
     #[must_use]
     pub async fn renew(&self) -> bool {
         let before = self.term.valid_until();
@@ -150,8 +150,8 @@ impl Term {
         satisfied() && self.is_valid() && !self.is_stopping()
     }
 
-    /// Releases the term and waits until the store has confirmed that, if it answers. Other guards
-    /// of the same term are waited for within the stop grace.
+    /// Releases the term and waits until the store has confirmed it, if it answers. Waits for other
+    /// guards of the same term within the stop grace.
     pub async fn resign(self) {
         let (election, token, owner) = self.into_parts();
         match owner {
@@ -163,11 +163,11 @@ impl Term {
         }
     }
 
-    /// Hands over to the member called `to`, and returns its id once the store says that it leads.
-    /// End your work before you call this.
+    /// Hands over to the member called `to`, and returns its id once it leads. End your work before
+    /// you call this.
     ///
-    /// Fails with [`Error::Refused`] as [`Election::hand_over`] does: when `to` cannot take over,
-    /// this instance still leads, and [`Election::term`] gives a new guard.
+    /// Fails with [`Error::Refused`] as [`Election::hand_over`] does. If `to` cannot take over,
+    /// this instance still leads, and [`Election::term`] returns a new guard.
     pub async fn hand_over(self, to: &str) -> Result<tenure_core::InstanceId, Error> {
         let (election, _, owner) = self.into_parts();
         let handed = crate::election::hand_over(&election, Successor::Named(to.to_owned())).await;

@@ -1,4 +1,4 @@
-//! Elections in memory for tests of your own code: time, losses and outages move when you say so.
+//! Elections in memory for tests of your own code. The test controls time, outages and losses.
 //!
 //! The clients are real ones, each with its own thread and the same code as in production; only
 //! the clock and the store are the test's. Nothing sleeps: an hour passes in milliseconds.
@@ -107,7 +107,7 @@ impl World {
         self.clock.now().since(BEGINNING)
     }
 
-    /// Lets time pass, from one thing that is due to the next, and everything happen that does.
+    /// Lets time pass, and everything happen that is due meanwhile.
     pub async fn advance(&self, time: Duration) {
         let target = self.clock.now() + time;
         loop {
@@ -122,7 +122,8 @@ impl World {
         self.settle().await;
     }
 
-    /// Jumps over time as a suspended host does: nothing happens in between, all of it is late.
+    /// Lets time pass as on a suspended host: nothing happens meanwhile, and everything due is
+    /// late.
     pub async fn suspend(&self, time: Duration) {
         self.settle().await;
         self.clock.set(self.clock.now() + time);
@@ -142,7 +143,7 @@ impl World {
         panic!("the world does not come to rest: something in the test is busy all the time");
     }
 
-    /// Lets time pass until `what` is true, and says how much. Panics after ten minutes of it.
+    /// Lets time pass until `what` is true, and returns how much. Panics after ten minutes.
     pub async fn run_until(&self, mut what: impl FnMut() -> bool) -> Duration {
         let began_at = self.clock.now();
         self.settle().await;
@@ -182,7 +183,7 @@ impl World {
         self.rouse();
     }
 
-    /// Takes the leadership of `resource` away from whoever has it, as a deletion of the key does.
+    /// Takes the leadership of `resource` away, as a deletion of its key would.
     pub fn take_away(&self, resource: &str) {
         let resource = resource_named(resource);
         let token = self.store.with_store(|store, now| {
@@ -193,7 +194,7 @@ impl World {
         self.have_leader_look(&resource, token);
     }
 
-    /// Gives `resource` to a program that does not know this protocol, for `ttl`.
+    /// Gives `resource` to a program that does not know Tenure's protocol, for `ttl`.
     pub fn give_to_stranger(&self, resource: &str, stranger: &str, ttl: Duration) {
         let resource = resource_named(resource);
         let token = self.store.with_store(|store, now| {
@@ -205,13 +206,13 @@ impl World {
         self.have_leader_look(&resource, token);
     }
 
-    /// The store loses everything it knew.
+    /// The store loses all its data.
     pub fn flush_store(&self) {
         self.store.with_store(|store, _| store.flush());
     }
 
-    /// Moves the leadership of `resource` to the client called `client`, by an election or by a
-    /// hand-over, and lets as much time pass as that takes. Panics when it cannot be done.
+    /// Makes `client` the leader of `resource`, by an election or a hand-over, and lets as much
+    /// time pass as that takes. Panics if it cannot be done.
     pub async fn make_leader(&self, resource: &str, client: &str) {
         let resource = resource_named(resource);
         let operator = self.client("operator").await;
@@ -229,8 +230,8 @@ impl World {
         panic!("{client:?} was handed {resource} several times and never took it");
     }
 
-    /// Lets time pass until `future` is done, and everything happen that follows from it without
-    /// more time passing: a successor that leads by the store's word then knows it, too.
+    /// Lets time pass until `future` is done, and then everything happen that needs no more time:
+    /// for example, a successor learns that it leads.
     pub async fn advance_while<F: Future>(&self, future: F) -> F::Output {
         let mut future = std::pin::pin!(future);
         let began_at = self.clock.now();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::node::{Node, Seen};
-use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, wait_for};
+use crate::{GENEROUS, Host, RedisServer, RedisServerBuilder, ServerProgram, wait_for};
 
 /// How long a node may be silent while they get to know each other: a handshake that takes longer
 /// is forgotten.
@@ -412,7 +412,8 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 fn builder() -> RedisServerBuilder {
     let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
-    RedisServer::builder().replicated().args([
+    // Always the real thing: our own store is no node of a cluster yet.
+    RedisServer::builder().program(ServerProgram::redis()).replicated().args([
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",

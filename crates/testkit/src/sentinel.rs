@@ -47,10 +47,19 @@ impl SentinelGroup {
     /// When a program is missing or does not start.
     #[must_use]
     pub fn start_with(replicas: usize, passwords: Option<(&str, &str)>) -> Self {
-        let hosts = vec![Host::loopback(); replicas + 1];
-        let sentinels = vec![Host::loopback(); SENTINELS];
         let builder = builder(passwords.map(|(servers, _)| servers));
-        Self::start_each(&builder, &hosts, &sentinels, passwords)
+        Self::start_each(&vec![builder; replicas + 1], &loopback(), passwords)
+    }
+
+    /// The same with a program for each server, the master's first. The sentinels are real ones.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_of(programs: &[ServerProgram]) -> Self {
+        let server = |program: &ServerProgram| builder(None).program(program.clone());
+        let builders: Vec<_> = programs.iter().map(server).collect();
+        Self::start_each(&builders, &loopback(), None)
     }
 
     /// The same on hosts of a network: a server on each, set up as `settings` says, and a sentinel
@@ -63,18 +72,19 @@ impl SentinelGroup {
         hosts: &[Host],
         settings: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
-        Self::start_each(&settings(builder(None)), hosts, &hosts[..SENTINELS], None)
+        let builder = settings(builder(None));
+        let builders: Vec<_> = hosts.iter().map(|host| builder.clone().on(host)).collect();
+        Self::start_each(&builders, &hosts[..SENTINELS], None)
     }
 
     fn start_each(
-        builder: &RedisServerBuilder,
-        hosts: &[Host],
+        builders: &[RedisServerBuilder],
         sentinels: &[Host],
         passwords: Option<(&str, &str)>,
     ) -> Self {
-        let replicas = hosts.len() - 1;
-        let servers = start_servers(builder, hosts);
-        let start = |host| Sentinel::start(host, (&hosts[0], servers[0].port()), passwords);
+        let replicas = builders.len() - 1;
+        let servers = start_servers(builders);
+        let start = |host| Sentinel::start(host, &servers[0], passwords);
         let sentinels: Vec<_> = sentinels.iter().map(start).collect();
         let group = SentinelGroup { servers, sentinels };
         wait_until("the sentinels to know each other and every replica", GENEROUS, || {
@@ -167,14 +177,17 @@ fn builder(password: Option<&str>) -> RedisServerBuilder {
     }
 }
 
-fn start_servers(builder: &RedisServerBuilder, hosts: &[Host]) -> Vec<RedisServer> {
+fn loopback() -> [Host; SENTINELS] {
+    std::array::from_fn(|_| Host::loopback())
+}
+
+fn start_servers(builders: &[RedisServerBuilder]) -> Vec<RedisServer> {
     let mut servers: Vec<RedisServer> = Vec::new();
-    for host in hosts {
-        let builder = builder.clone().on(host);
+    for builder in builders.iter().cloned() {
         let server = match servers.first() {
             None => builder.start(),
             Some(master) => {
-                let (address, port) = (hosts[0].address().to_string(), master.port().to_string());
+                let (address, port) = (master.host(), master.port().to_string());
                 builder.args(["--replicaof", &address, &port]).start()
             }
         };
@@ -202,7 +215,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(host: &Host, master: (&Host, u16), passwords: Option<(&str, &str)>) -> Self {
+    fn start(host: &Host, master: &RedisServer, passwords: Option<(&str, &str)>) -> Self {
         let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
         let name = SentinelGroup::MASTER;
         let addresses: Vec<_> = host.listens_on().iter().map(ToString::to_string).collect();
@@ -212,8 +225,8 @@ impl Sentinel {
              sentinel failover-timeout {name} 6000\nsentinel parallel-syncs {name} 5\n",
             port.number(),
             addresses.join(" "),
-            master.0.address(),
-            master.1,
+            master.host(),
+            master.port(),
             SentinelGroup::DOWN_AFTER.as_millis(),
         );
         if let Some((of_servers, of_sentinels)) = passwords {

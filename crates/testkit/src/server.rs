@@ -322,11 +322,10 @@ impl RedisServerBuilder {
         self
     }
 
-    /// A redis-server that has replicas or is one: always the real thing, our own store knows none.
-    /// One that lost its master looks for it again at once, and is not kept waiting for others
-    /// that might come as well.
+    /// A server that has replicas or is one. One that lost its master looks for it again at once,
+    /// and is not kept waiting for others that might come as well.
     pub(crate) fn replicated(self) -> Self {
-        self.program(ServerProgram::new(ServerProgram::REDIS)).args([
+        self.args([
             "--repl-ping-replica-period",
             "1",
             "--repl-diskless-sync-delay",
@@ -469,6 +468,26 @@ impl ServerProgram {
     /// The environment variable that names the program for all tests that do not choose one: a
     /// path, and arguments if there are any, separated by blanks.
     pub const VARIABLE: &str = "TESTKIT_SERVER";
+
+    /// `redis-server`, whatever [`VARIABLE`](Self::VARIABLE) says.
+    #[must_use]
+    pub fn redis() -> Self {
+        Self::new(Self::REDIS)
+    }
+
+    /// Our own store: `tenure serve`, as cargo has built it beside this test.
+    ///
+    /// # Panics
+    /// When it was not built.
+    #[must_use]
+    pub fn own() -> Self {
+        let test = std::env::current_exe().expect("a program knows where it is");
+        // Test programs are in a folder of their own below the others.
+        let mut folders = test.ancestors().skip(1).take(2).map(|folder| folder.join("tenure"));
+        let built = folders.find(|program| program.is_file());
+        let built = built.expect("no program `tenure`: run cargo build -p tenure-cli");
+        Self::new(built).arg("serve")
+    }
 
     /// The program at `path`, looked for on `PATH` when it is a bare name.
     #[must_use]

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use store_script::{
-    AclAnswer, Host, Interpreter, Invocation, Limits, LogLevel, Origin, Outcome, Protocol,
-    Replication, Tick,
+    AclAnswer, Host, Interpreter, Invocation, Limits, LogLevel, Origin, Protocol, Replication,
+    ScriptOutcome, Tick,
 };
 
 use super::Target;
@@ -168,7 +168,7 @@ fn run(bytes: &[u8]) {
     let work = interpreter.work_between_ticks_max();
     assert!(work <= work_max, "{work} units of work were done without a tick");
     if host.ticks > TICKS_MAX {
-        assert_eq!(outcome, Some(Outcome::Killed), "a killed script went on");
+        assert_eq!(outcome, Some(ScriptOutcome::Killed), "a killed script went on");
         assert_eq!(host.ticks, TICKS_MAX + 1, "a killed script was asked again");
     }
     assert!(!reply.is_empty(), "nothing was answered");

@@ -83,15 +83,15 @@ fn dump(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 /// The options of RESTORE.
 #[derive(Default)]
-struct Options {
+struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     idle_seconds: Option<u64>,
     frequency: Option<u8>,
 }
 
-fn parse_options(request: Request<'_>) -> Result<Options, CommandError> {
-    let (mut options, mut at) = (Options::default(), 4);
+fn parse_options(request: Request<'_>) -> Result<RestoreOptions, CommandError> {
+    let (mut options, mut at) = (RestoreOptions::default(), 4);
     while let Some(word) = request.get(at) {
         let value = request.get(at + 1);
         if is_word(word, "REPLACE") {

@@ -139,7 +139,6 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
 }
 
 fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    let replication = &cx.server.replication;
     let (account, freeing) = (account(cx), cx.db.freeing_stats());
     let scripts = cx.server.scripting.usage();
     let machine_bytes = cx.server.platform.usage().machine_bytes;
@@ -189,9 +188,9 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_fragmentation_ratio" => fragmentation,
         "mem_fragmentation_bytes" => over,
         "mem_not_counted_for_evict" => account.uncounted(),
-        "mem_replication_backlog" => replication.stream_bytes(),
-        "mem_total_replication_buffers" => replication.stream_bytes(),
-        "mem_clients_slaves" => 0,
+        "mem_replication_backlog" => account.backlog,
+        "mem_total_replication_buffers" => account.backlog + account.unread,
+        "mem_clients_slaves" => account.unread,
         "mem_clients_normal" => account.clients,
         "mem_cluster_links" => 0,
         "mem_aof_buffer" => account.file_buffer,

@@ -88,12 +88,16 @@ pub(super) struct Account {
     pub(super) counted_freeing: usize,
     /// What waits to be written to the append-only file.
     pub(super) file_buffer: usize,
+    /// What is kept of the stream for replicas that ask for it again.
+    pub(super) backlog: usize,
+    /// What replicas have yet to read beyond that.
+    pub(super) unread: usize,
 }
 
 impl Account {
     /// What `maxmemory` does not count.
     pub(super) fn uncounted(&self) -> usize {
-        self.freeing - self.counted_freeing + self.file_buffer
+        self.freeing - self.counted_freeing + self.file_buffer + self.unread
     }
 
     pub(super) fn dataset_share(&self) -> f64 {
@@ -130,7 +134,10 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
     let file_buffer = cx.server.persistence.aof.buffer_len;
     let users = cx.server.acl.users_memory();
     let logs = cx.server.acl.log.memory() + cx.server.slow_log.memory();
-    let beside = base + scripts + clients + freeing + file_buffer + tracking + users + logs;
+    let (replication, config) = (&cx.server.replication, &cx.server.config);
+    let (backlog, unread) = (replication.backlog_bytes(config), replication.unread_bytes(config));
+    let buffers = file_buffer + backlog + unread;
+    let beside = base + scripts + clients + freeing + buffers + tracking + users + logs;
     let (used, overhead) = (beside + cx.db.memory(), beside + tables);
     Account {
         used,
@@ -144,6 +151,8 @@ pub(super) fn account(cx: &Context<'_>) -> Account {
         freeing,
         counted_freeing: cx.db.dropped_bytes(),
         file_buffer,
+        backlog,
+        unread,
     }
 }
 
@@ -158,8 +167,8 @@ fn memory_stats(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     count(reply, "peak.allocated", account.peak);
     count(reply, "total.allocated", account.used);
     count(reply, "startup.allocated", account.base);
-    count(reply, "replication.backlog", 0);
-    count(reply, "clients.slaves", 0);
+    count(reply, "replication.backlog", account.backlog);
+    count(reply, "clients.slaves", account.unread);
     count(reply, "clients.normal", account.clients);
     count(reply, "cluster.links", 0);
     count(reply, "aof.buffer", account.file_buffer);

@@ -73,7 +73,7 @@ enum By<'a> {
     Nothing,
 }
 
-struct Options<'a> {
+struct SortOptions<'a> {
     by: By<'a>,
     is_descending: bool,
     is_alphabetic: bool,
@@ -84,8 +84,8 @@ struct Options<'a> {
     target: Option<usize>,
 }
 
-fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, CommandError> {
-    let mut options = Options {
+fn parse_options(request: Request<'_>, may_store: bool) -> Result<SortOptions<'_>, CommandError> {
+    let mut options = SortOptions {
         by: By::Elements,
         is_descending: false,
         is_alphabetic: false,
@@ -127,7 +127,7 @@ fn parse_options(request: Request<'_>, may_store: bool) -> Result<Options<'_>, C
 
 /// Which keys BY and GET read only shows when they are read, so they need a user who may read
 /// all of them.
-fn check_permissions(cx: &Context<'_>, options: &Options<'_>) -> CommandResult {
+fn check_permissions(cx: &Context<'_>, options: &SortOptions<'_>) -> CommandResult {
     if !cx.session.has(session_flag::RESTRICTED) || acl::may_read_all_keys(cx, cx.row) {
         return Ok(());
     }
@@ -140,7 +140,7 @@ fn check_permissions(cx: &Context<'_>, options: &Options<'_>) -> CommandResult {
     Err(CommandError::new(text))
 }
 
-fn run(cx: &mut Context<'_>, request: Request<'_>, mut options: Options<'_>) -> CommandResult {
+fn run(cx: &mut Context<'_>, request: Request<'_>, mut options: SortOptions<'_>) -> CommandResult {
     check_permissions(cx, &options)?;
     let key = request.arg(1);
     let (is_set, is_small_sorted_set) = match cx.db.read(key) {
@@ -185,7 +185,7 @@ fn run(cx: &mut Context<'_>, request: Request<'_>, mut options: Options<'_>) -> 
 fn load(
     db: &mut Keyspace,
     key: &[u8],
-    options: &Options<'_>,
+    options: &SortOptions<'_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let data = match db.peek(key) {
         None => return Ok(Vec::new()),
@@ -228,7 +228,7 @@ fn window((offset, count): (i64, i64), len: usize) -> std::ops::Range<usize> {
 fn order(
     elements: Vec<Vec<u8>>,
     weights: Vec<Option<Vec<u8>>>,
-    options: &Options<'_>,
+    options: &SortOptions<'_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let wanted = window(options.limit, elements.len());
     let turned = |order: Ordering| if options.is_descending { order.reverse() } else { order };

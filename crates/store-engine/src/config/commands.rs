@@ -102,7 +102,8 @@ fn config_set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         changed.map_err(|reason| refused(&name, &reason))?;
         seen.push(setting);
     }
-    if let Err(refusal) = cx.server.platform.follow_settings(&cx.server.config, &mut config) {
+    let (before, platform) = (&cx.server.config, &cx.server.platform);
+    if let Err(refusal) = platform.follow_settings(before, &mut config, &seen) {
         cx.server.effects.requests.extend(refusal.log.map(ServerRequest::Log));
         return Err(refused(refusal.setting, &refusal.reason));
     }

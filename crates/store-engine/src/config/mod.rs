@@ -17,8 +17,8 @@ pub use file::{
 };
 pub use rewrite::rewrite_file;
 pub(crate) use rewrite::rewrite_whole_file;
-pub(crate) use setting::memory as parse_memory;
 pub use setting::{Kind, Setting, SettingDifference};
+pub(crate) use setting::{is_host, memory as parse_memory};
 pub use settings::{
     AppendSettings, ClientAuth, ClientSettings, ListenSettings, LogSettings, OomMode, OomSettings,
     OutputLimit, OutputLimits, Permission, ProcessSettings, ReplicaSettings, Settings,

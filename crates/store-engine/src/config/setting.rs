@@ -71,6 +71,8 @@ pub struct Setting {
     pub is_hidden: bool,
     /// Whether its value must not be logged.
     pub is_secret: bool,
+    /// A number below this is taken for this.
+    pub at_least: Option<i64>,
     /// What becomes of its value, where not what Redis does with it.
     pub difference: Option<SettingDifference>,
 }
@@ -95,8 +97,14 @@ impl Setting {
             is_protected: false,
             is_hidden: false,
             is_secret: false,
+            at_least: None,
             difference: None,
         }
+    }
+
+    pub(super) const fn at_least(mut self, least: i64) -> Self {
+        self.at_least = Some(least);
+        self
     }
 
     pub(super) const fn alias(mut self, alias: &'static str) -> Self {
@@ -174,7 +182,8 @@ impl Setting {
             }
             Kind::Memory(min, max) => {
                 let bytes = memory(word).ok_or("argument must be a memory value")?;
-                within(bytes, min, max)
+                let number = within(bytes, min, max)?;
+                Ok(self.at_least.filter(|least| bytes < *least).map_or(number, |it| it.to_string()))
             }
             Kind::MemoryOrPercent => match word.strip_suffix('%') {
                 Some(percent) => match percent.parse::<u32>() {
@@ -252,10 +261,12 @@ pub(crate) fn memory(text: &str) -> Option<i64> {
     (number >= 0).then(|| number.checked_mul(factor)).flatten()
 }
 
-/// The words of a value: CONFIG SET has all of them in one.
+/// The words of a value: CONFIG SET has all of them in one, with one space between two. A text that
+/// is not quite that is refused, as in Redis: blanks alone would take all save points away.
 fn separate<'a>(words: &[&'a str]) -> Vec<&'a str> {
     match words {
-        [one] => one.split_ascii_whitespace().collect(),
+        [""] => Vec::new(),
+        [one] => one.split(' ').collect(),
         several => several.to_vec(),
     }
 }
@@ -266,7 +277,7 @@ fn parse_save(words: &[&str]) -> Result<String, String> {
         words.iter().map(|word| word.parse::<i64>().ok().filter(|number| *number >= 0)).collect();
     match numbers {
         Some(numbers) if numbers.len() % 2 == 0 && numbers.chunks(2).all(|pair| pair[0] > 0) => {
-            Ok(words.join(" "))
+            Ok(numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "))
         }
         _ => Err("Invalid save parameters".to_owned()),
     }
@@ -285,7 +296,7 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
             "pubsub" => "pubsub",
             _ => return Err("Invalid client class specified in buffer limit configuration.".into()),
         };
-        let seconds = limit[3].parse::<u32>().ok();
+        let seconds = limit[3].parse::<i32>().ok().filter(|seconds| *seconds >= 0);
         let (Some(hard), Some(soft), Some(seconds)) = (memory(limit[1]), memory(limit[2]), seconds)
         else {
             return Err(
@@ -301,7 +312,7 @@ fn parse_output_limits(words: &[&str]) -> Result<String, String> {
 /// The scores of a primary, a replica, and a process that saves.
 fn parse_oom_scores(words: &[&str]) -> Result<String, String> {
     const SCORE_MAX: i32 = 2000;
-    let words: Vec<&str> = words.iter().flat_map(|word| word.split_ascii_whitespace()).collect();
+    let words = separate(words);
     if words.len() != 3 {
         return Err("wrong number of arguments".to_owned());
     }
@@ -320,11 +331,17 @@ fn parse_primary(words: &[&str]) -> Result<String, String> {
             Ok(String::new())
         }
         [host, port] => match port.parse::<u16>() {
+            Ok(_) if !is_host(host) => Err("Invalid master host".to_owned()),
             Ok(port) => Ok(format!("{host} {port}")),
             Err(_) => Err("Invalid master port".to_owned()),
         },
         _ => Err("wrong number of arguments".to_owned()),
     }
+}
+
+/// Whether this can be the name or address of a server. Blanks cannot be told in a line of a file.
+pub(crate) fn is_host(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn parse_shutdown(words: &[&str]) -> Result<String, String> {
@@ -361,8 +378,8 @@ fn is_title_template(text: &str) -> bool {
 
 /// Percentiles are kept as Redis tells them: with six decimals, without the zeros at the end.
 fn parse_percentiles(words: &[&str]) -> Result<String, String> {
-    let words = words.iter().flat_map(|word| word.split_ascii_whitespace());
-    let canonical: Result<Vec<String>, String> = words.map(parse_percentile).collect();
+    let canonical: Result<Vec<String>, String> =
+        separate(words).into_iter().map(parse_percentile).collect();
     Ok(canonical?.join(" "))
 }
 
@@ -379,6 +396,7 @@ fn parse_percentile(word: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Config;
     use super::*;
 
     #[test]
@@ -398,6 +416,44 @@ mod tests {
                 (found, _) => panic!("{words:?}: {found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_value_of_several_words_has_one_space_between_two() {
+        let of = |name: &str, words: &[&str]| Config::find(name).unwrap().parse(words).ok();
+        for (name, words, value) in [
+            ("save", &["100 1 50 2"][..], Some("100 1 50 2")),
+            ("save", &["+5 01"], Some("5 1")),
+            ("save", &[""], Some("")),
+            ("save", &[" "], None),
+            ("save", &["\t"], None),
+            ("save", &["100  1"], None),
+            ("save", &["100 1\n"], None),
+            (
+                "client-output-buffer-limit",
+                &["pubsub 1 2 2147483647"],
+                Some("pubsub 1 2 2147483647"),
+            ),
+            ("client-output-buffer-limit", &["pubsub 1 2 2147483648"], None),
+            ("client-output-buffer-limit", &["pubsub 1 2 3 "], None),
+            ("latency-tracking-info-percentiles", &["50 99"], Some("50 99")),
+            ("latency-tracking-info-percentiles", &[" 50"], None),
+            ("oom-score-adj-values", &["0  1 2"], None),
+            ("replicaof", &["db 6379"], Some("db 6379")),
+            ("replicaof", &["d b", "6379"], None),
+            ("replicaof", &["", "6379"], None),
+        ] {
+            assert_eq!(of(name, words).as_deref(), value, "{name} {words:?}");
+        }
+    }
+
+    #[test]
+    fn a_backlog_that_is_too_small_is_taken_for_the_smallest() {
+        let backlog = Config::find("repl-backlog-size").unwrap();
+        for (word, size) in [("1", "16384"), ("16kb", "16384"), ("17kb", "17408")] {
+            assert_eq!(backlog.parse(&[word]).as_deref(), Ok(size));
+        }
+        assert!(backlog.parse(&["0"]).is_err());
     }
 
     #[test]

@@ -190,7 +190,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("rdb-save-incremental-fsync", YesNo, "yes"),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
-    Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576"),
+    Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").at_least(16 * 1024),
     Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
     Setting::new("repl-disable-tcp-nodelay", YesNo, "no"),
     Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled"),

@@ -146,7 +146,8 @@ pub(crate) fn log_if_over(db: &Keyspace, server: &mut ServerState) {
 
 /// Bytes that count for the limit and are no keys.
 fn beside_keys(server: &ServerState) -> usize {
-    let kept = server.tracking.memory() + server.scripting.kept_bytes();
+    let backlog = server.replication.backlog_bytes(&server.config);
+    let kept = server.tracking.memory() + server.scripting.kept_bytes() + backlog;
     server.base_memory + server.clients_memory + server.acl.users_memory() + kept
 }
 

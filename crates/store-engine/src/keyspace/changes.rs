@@ -253,8 +253,9 @@ impl Unit {
 
     /// The requests that this audience gets.
     pub fn requests_for(&self, audience: Audience) -> Vec<(usize, Request<'_>)> {
-        let is_told = |at: usize| {
-            let exception = self.exceptions.iter().find(|(place, _)| *place == at);
+        let mut exceptions = self.exceptions.iter().peekable();
+        let mut is_told = |at: usize| {
+            let exception = exceptions.next_if(|(place, _)| *place == at);
             exception.is_none_or(|(_, only)| *only == audience)
         };
         let requests = self.requests.iter().enumerate().filter(|(at, _)| is_told(*at));
@@ -288,4 +289,30 @@ pub enum WatchedNow {
     },
     /// A key.
     There,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To look through all exceptions for each request would take minutes here.
+    #[test]
+    fn a_unit_with_many_exceptions_is_told_apart_in_one_pass() {
+        let kinds = [Audience::File, Audience::All, Audience::Stream, Audience::File];
+        let count = 200_000;
+        let mut unit = Unit::default();
+        for at in 0..count {
+            let request = OwnedRequest::from_args([at.to_string().as_bytes()]);
+            unit.push(kinds[at % kinds.len()], at, request);
+        }
+        let places = |audience: Audience| {
+            let requests = unit.requests_for(audience).into_iter();
+            requests.map(|(db, _)| db).collect::<Vec<_>>()
+        };
+        let expected = |left_out: Audience| {
+            (0..count).filter(|at| kinds[at % kinds.len()] != left_out).collect::<Vec<_>>()
+        };
+        assert_eq!(places(Audience::File), expected(Audience::Stream));
+        assert_eq!(places(Audience::Stream), expected(Audience::File));
+    }
 }

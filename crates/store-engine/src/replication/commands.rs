@@ -7,6 +7,7 @@ use store_replica::{Address, FailoverPhase, FailoverRequest};
 
 use crate::commands::describe_client;
 use crate::commands::prelude::*;
+use crate::config::is_host;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::replication::{ReplicationRequest, replica_info, role};
@@ -110,9 +111,7 @@ fn primary_address(request: Request<'_>) -> Result<Address, CommandError> {
     let port = integer_within(request.arg(2), 0, 65_535)
         .map_err(|_| CommandError::text("ERR Invalid master port"))?;
     let host = String::from_utf8(request.arg(1).to_vec()).ok();
-    let is_name =
-        |host: &String| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
-    let host = host.filter(is_name);
+    let host = host.filter(|host| is_host(host));
     let host = host.ok_or(CommandError::text("ERR Invalid master host"))?;
     Ok(Address { host, port: port as u16 })
 }

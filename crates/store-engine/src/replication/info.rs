@@ -6,6 +6,7 @@ use store_replica::{FailoverPhase, ReplicaState};
 
 use super::replica_info::write_link;
 use super::{ReplicaFacts, ReplicationFacts};
+use crate::config::Config;
 use crate::state::ServerState;
 
 /// Writes the section.
@@ -70,6 +71,17 @@ impl ReplicationFacts {
     /// Bytes of the stream that are kept.
     pub(crate) fn stream_bytes(&self) -> u64 {
         self.backlog.map_or(0, |backlog| backlog.len)
+    }
+
+    /// Those of them that the backlog is set to hold.
+    pub(crate) fn backlog_bytes(&self, config: &Config) -> usize {
+        (self.stream_bytes() as usize).min(config.settings().keys.backlog_bytes)
+    }
+
+    /// The others, which replicas have yet to read. `maxmemory` does not count them: each key that
+    /// is evicted adds to them.
+    pub(crate) fn unread_bytes(&self, config: &Config) -> usize {
+        self.stream_bytes() as usize - self.backlog_bytes(config)
     }
 
     /// How many bytes the stream has had.

@@ -15,7 +15,7 @@ const PREFIXES_MAX: usize = 10_000;
 
 /// The options of CLIENT TRACKING.
 #[derive(Default)]
-struct Options {
+struct TrackingOptions {
     redirect: Option<SessionId>,
     broadcast: bool,
     opt_in: bool,
@@ -60,8 +60,8 @@ pub(crate) fn watch_changes(db: &mut Keyspace, server: &ServerState) {
     db.changes.tracking = tracking.session_count() > 0 || tracking.key_count() > 0;
 }
 
-fn parse(cx: &Context<'_>, request: Request<'_>) -> Result<Options, CommandError> {
-    let mut options = Options::default();
+fn parse(cx: &Context<'_>, request: Request<'_>) -> Result<TrackingOptions, CommandError> {
+    let mut options = TrackingOptions::default();
     let mut at = 3;
     while let Some(word) = request.get(at) {
         let value = request.get(at + 1);
@@ -104,7 +104,7 @@ fn session_of(cx: &Context<'_>, number: i64) -> Result<SessionId, CommandError> 
 
 /// What the session tracks from now on. Fails where options do not go together, or not with
 /// how it tracks already.
-fn combine(cx: &Context<'_>, options: Options) -> Result<Tracking, CommandError> {
+fn combine(cx: &Context<'_>, options: TrackingOptions) -> Result<Tracking, CommandError> {
     let refuse = |text: &'static str| Err(CommandError::text(text));
     let before = cx.session.tracking.as_deref();
     let mode_before = before.map(|tracking| tracking.mode);
@@ -132,9 +132,9 @@ fn combine(cx: &Context<'_>, options: Options) -> Result<Tracking, CommandError>
         );
     }
     let mode = match &options {
-        Options { broadcast: true, .. } => TrackingMode::Broadcast,
-        Options { opt_in: true, .. } => TrackingMode::OptIn,
-        Options { opt_out: true, .. } => TrackingMode::OptOut,
+        TrackingOptions { broadcast: true, .. } => TrackingMode::Broadcast,
+        TrackingOptions { opt_in: true, .. } => TrackingMode::OptIn,
+        TrackingOptions { opt_out: true, .. } => TrackingMode::OptOut,
         _ => TrackingMode::All,
     };
     let held = before.map_or(&[][..], |tracking| &tracking.prefixes);

@@ -2,7 +2,7 @@
 //! and the ways to use up time, memory and stack. The interpreter answers with an error and goes
 //! on.
 
-use store_script::{LogLevel, Outcome};
+use store_script::{LogLevel, ScriptOutcome};
 
 use crate::store::{Memory, Store, limits, show, small_limits};
 
@@ -335,7 +335,7 @@ fn an_endless_loop_is_killed_whatever_it_hides_in() {
         let is_out_of_memory = code.contains("return ' '") && reply.contains("not enough memory");
         assert!(is_killed || is_out_of_memory, "{code}: {reply}");
         if is_killed {
-            assert_eq!(store.outcome, Some(Outcome::Killed), "{code}");
+            assert_eq!(store.outcome, Some(ScriptOutcome::Killed), "{code}");
             assert_eq!(store.host.ticks, 3, "{code}: it ran on after the kill");
         }
         store.host.ticks = 0;
@@ -707,7 +707,7 @@ fn a_kill_may_come_at_any_point() {
         store.host.ticks = 0;
         store.host.kill_at = Some(kill_at);
         let reply = store.eval(TOUR);
-        if store.outcome == Some(Outcome::Killed) {
+        if store.outcome == Some(ScriptOutcome::Killed) {
             assert!(reply.contains("Script killed by user"), "{kill_at}: {reply}");
             assert_eq!(store.host.ticks, kill_at);
             killed += 1;

@@ -1,6 +1,6 @@
 //! SCRIPT KILL works inside every library function: each ticks while it works.
 
-use store_script::{Limits, Outcome};
+use store_script::{Limits, ScriptOutcome};
 
 use crate::store::{Memory, Store, limits};
 
@@ -10,7 +10,7 @@ fn assert_killed(code: &str, limits: Limits) {
     store.host.kill_at = Some(3);
     let reply = store.eval(code);
     assert!(reply.contains("Script killed by user"), "{code}: {}", &reply[..reply.len().min(200)]);
-    assert_eq!(store.outcome, Some(Outcome::Killed), "{code}");
+    assert_eq!(store.outcome, Some(ScriptOutcome::Killed), "{code}");
     assert_eq!(store.host.ticks, 3, "{code}: it ran on after the kill");
     store.host.kill_at = None;
     assert_eq!(store.eval("return ('x'):rep(3)"), "$3\\r\\nxxx\\r\\n", "{code}");
@@ -129,7 +129,7 @@ fn every_library_function_that_takes_long_ticks_by_itself() {
         let mut store = Store::with_limits(Memory::default(), limits);
         store.host.kill_at = Some(2);
         store.ask(&[b"EVAL", code.as_bytes(), b"0", argument.as_bytes()]);
-        if store.outcome != Some(Outcome::Killed) {
+        if store.outcome != Some(ScriptOutcome::Killed) {
             silent.push(format!("{code}: {} ticks, {:?}", store.host.ticks, store.outcome));
         } else {
             assert_eq!(store.host.ticks, 2, "{code}: it ran on after the kill");
@@ -149,7 +149,7 @@ fn many_coroutines_in_turn_do_not_hide_a_script_from_the_kill() {
     // Making them ticks, too: by what it allocates.
     store.host.kill_at = Some(1000);
     store.eval(code);
-    assert_eq!(store.outcome, Some(Outcome::Killed), "{} ticks", store.host.ticks);
+    assert_eq!(store.outcome, Some(ScriptOutcome::Killed), "{} ticks", store.host.ticks);
 }
 
 /// Instructions that look at every byte of a long string tick more often, the longer it is.
@@ -169,7 +169,7 @@ fn instructions_on_long_strings_tick_more_often() {
         let mut store = Store::new(Memory::default());
         store.host.kill_at = Some(3);
         store.ask(&[b"EVAL", code.as_bytes(), b"1", long.as_bytes(), long.as_bytes()]);
-        assert_eq!(store.outcome, Some(Outcome::Killed), "{code}");
+        assert_eq!(store.outcome, Some(ScriptOutcome::Killed), "{code}");
         // Between two ticks lie this many bytes, and some for what happens in one instruction.
         let most = store.interpreter.instructions_between_ticks_max();
         assert!(most <= 10, "{code}: {most} instructions");
@@ -187,7 +187,7 @@ fn long_strings_of_earlier_calls_count_for_functions() {
     assert_eq!(store.eval("return 1"), ":1\\r\\n");
     store.host.kill_at = Some(store.host.ticks + 3);
     store.ask(&[b"FCALL", b"use", b"0"]);
-    assert_eq!(store.outcome, Some(Outcome::Killed));
+    assert_eq!(store.outcome, Some(ScriptOutcome::Killed));
     let most = store.interpreter.instructions_between_ticks_max();
     assert!(most <= 10, "{most} instructions");
 }
@@ -225,6 +225,11 @@ fn a_resume_that_fails_does_not_turn_ticks_off() {
         let mut store = Store::with_limits(Memory::default(), limits);
         store.host.kill_at = Some(100);
         store.eval(format!("{preparation} for i = 1, 1e6 do local t = {{}} end return 'ended'"));
-        assert_eq!(store.outcome, Some(Outcome::Killed), "{preparation} {}", store.host.ticks);
+        assert_eq!(
+            store.outcome,
+            Some(ScriptOutcome::Killed),
+            "{preparation} {}",
+            store.host.ticks
+        );
     }
 }

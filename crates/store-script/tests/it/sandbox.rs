@@ -46,7 +46,7 @@ fn a_command_gets_its_arguments_byte_for_byte() {
 
 #[test]
 fn an_error_that_a_command_gave_is_told_apart_from_the_scripts_own() {
-    use store_script::Outcome::{Failed, Returned};
+    use store_script::ScriptOutcome::{Failed, Returned};
     let mut store = Store::new(Memory::default());
     store.eval("redis.call('nosuch')");
     assert_eq!(store.outcome, Some(Failed { counted: true }));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use store_script::{
     AclAnswer, Digest, Existing, Host, Interpreter, Invocation, Limits, LogLevel, NO_FUNCTION,
-    NO_SCRIPT, Origin, Outcome, Protocol, Replication, Tick,
+    NO_SCRIPT, Origin, Protocol, Replication, ScriptOutcome, Tick,
 };
 
 use crate::real::Real;
@@ -139,7 +139,7 @@ pub(crate) struct Store<H> {
     pub(crate) interpreter: Interpreter,
     pub(crate) host: H,
     pub(crate) protocol: Protocol,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<ScriptOutcome>,
 }
 
 impl<H: Host> Store<H> {

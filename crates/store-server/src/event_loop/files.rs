@@ -59,8 +59,17 @@ impl EventLoop {
         let loaded = loader.and_then(|mut loader| {
             self.engine.forget_all(now_us);
             let clock = &self.clock;
-            while let Step::More = loader.step(&mut self.engine, &|| clock.now_us())? {}
-            Ok(loader.notes)
+            loop {
+                match loader.step(&mut self.engine, &|| clock.now_us()) {
+                    Ok(Step::More) => {}
+                    Ok(Step::Done(_)) => return Ok(loader.notes),
+                    Err(reason) => {
+                        // Or what it loaded so far would be appended once more.
+                        loader.give_up(&mut self.engine);
+                        return Err(reason);
+                    }
+                }
+            }
         });
         match loaded {
             Ok(notes) => notes.iter().for_each(|(level, line)| self.log(*level, line)),

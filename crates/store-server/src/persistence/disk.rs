@@ -150,8 +150,9 @@ impl Disk for FileDisk {
 /// Memory that lasts as long as the machine runs, and is no part of any data folder.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A folder of this user's own there, made when it is not there. Everybody may make names in
-/// /dev/shm, so one that belongs to somebody else, or that others may write to, is not used.
+/// A folder in shared memory that belongs to this user; created if it does not exist. Everybody may
+/// create names in /dev/shm, so a folder that belongs to another user, or that others may write to,
+/// is not used.
 pub fn volatile_folder() -> Option<PathBuf> {
     let user = geteuid().as_raw();
     let folder = Path::new(SHARED_MEMORY).join(format!("tenure-{user}"));

@@ -366,6 +366,10 @@ fn a_save_point_saves_and_a_failure_refuses_writes_until_it_is_mended() {
     std::fs::create_dir(&gone).unwrap();
     assert!(is_ok(&ours.words(&format!("CONFIG SET dir {}", gone.display()))));
     std::fs::remove_dir_all(&gone).unwrap();
+    // Also by the name that it has: whoever asks learns that there is no such folder.
+    let refusal = ours.words(&format!("CONFIG SET dir {}", gone.display()));
+    assert!(matches!(&refusal, Reply::Error(text) if text.contains("No such")), "{refusal:?}");
+    assert!(is_ok(&ours.words("CONFIG SET maxmemory 0")));
     assert_eq!(text(&ours.words("BGSAVE")), "Background saving started");
     wait_until("the failure to be noticed", PATIENCE, || {
         info(&mut ours, "rdb_last_bgsave_status") == "err"

@@ -21,4 +21,4 @@ mod world;
 pub use flaw::{CONTROLS, Control, Planted};
 pub use judge::{Rule, Violation};
 pub use scale::Scale;
-pub use world::{Outcome, World};
+pub use world::{ClusterOutcome, World};

@@ -47,7 +47,7 @@ pub(crate) enum Event {
 
 /// What a world came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ClusterOutcome {
     /// The first rule that was broken.
     pub violation: Option<Violation>,
     /// Messages that arrived.
@@ -75,7 +75,7 @@ pub struct World {
     pub(crate) by_id: BTreeMap<NodeId, HostIndex>,
     pub(crate) judge: Judge,
     pub(crate) flaw: Option<Planted>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ClusterOutcome,
     pub(crate) is_traced: bool,
     pub(crate) dead_at_last: Option<HostIndex>,
     pub(crate) counts: Counts,
@@ -113,7 +113,7 @@ impl World {
             hosts: Vec::new(),
             by_id: ids.iter().enumerate().map(|(host, id)| (*id, host)).collect(),
             flaw,
-            outcome: Outcome::default(),
+            outcome: ClusterOutcome::default(),
             is_traced: false,
             dead_at_last: None,
             counts: Counts::default(),
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Runs it to its end, or to the first broken rule.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> ClusterOutcome {
         for host in 0..self.hosts.len() {
             let delay = self.random.below(100);
             self.queue.at(delay, Event::Tick { host, life: 0 });
@@ -198,7 +198,7 @@ impl World {
         self.finish()
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> ClusterOutcome {
         if let Some(violation) = self.judge.violation.take() {
             for host in 0..self.hosts.len() {
                 let text = self.hosts[host].core.config_text();

@@ -65,7 +65,7 @@ impl From<Delivery> for Event {
 
 /// What a world came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ReplicationOutcome {
     /// The first rule that was broken.
     pub violation: Option<Violation>,
     /// Writes that were taken.
@@ -204,7 +204,7 @@ impl World {
     }
 
     /// Runs it to its end, or to the first broken rule.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> ReplicationOutcome {
         self.begin();
         self.queue.at(500, Event::Fault);
         self.queue.at(HEALS_AT, Event::Heal);
@@ -233,12 +233,12 @@ impl World {
         self.queue.at(7, Event::Read);
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> ReplicationOutcome {
         if let Some(violation) = self.judge.violation.clone() {
             self.note(|| format!("{} IS BROKEN: {}", violation.rule, violation.what));
         }
         let (full, partial) = self.sync_counts();
-        Outcome {
+        ReplicationOutcome {
             violation: self.judge.violation,
             writes: self.writes_taken,
             full_syncs: full,

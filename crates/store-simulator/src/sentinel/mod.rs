@@ -18,4 +18,4 @@ mod world;
 
 pub use flaw::{CONTROLS, Control, Flaw};
 pub use judge::{Rule, Violation};
-pub use world::{Outcome, World};
+pub use world::{SentinelOutcome, World};

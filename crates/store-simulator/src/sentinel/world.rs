@@ -47,7 +47,7 @@ impl From<Delivery> for Event {
 
 /// What a world came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SentinelOutcome {
     /// The first rule that was broken.
     pub violation: Option<Violation>,
     /// Failovers that were tried.
@@ -77,7 +77,7 @@ pub struct World {
     pub(crate) judge: Judge,
     pub(crate) flaw: Option<Flaw>,
     pub(crate) trace: Option<Vec<String>>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SentinelOutcome,
     /// Whether all have met, so that faults may come.
     pub(crate) has_begun: bool,
     agrees_since: Option<Real>,
@@ -125,7 +125,7 @@ impl World {
             judge: Judge::default(),
             flaw,
             trace: None,
-            outcome: Outcome::default(),
+            outcome: SentinelOutcome::default(),
             has_begun: false,
             agrees_since: None,
             is_over: false,
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Runs it to its end, or to the first broken rule.
-    pub fn run(mut self) -> Outcome {
+    pub fn run(mut self) -> SentinelOutcome {
         for node in 0..self.nodes.len() {
             self.queue.at(1 + node as Real, Event::Wake(node, 0));
         }
@@ -185,11 +185,11 @@ impl World {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> SentinelOutcome {
         if let Some(violation) = self.judge.violation.clone() {
             self.note(|| format!("{} IS BROKEN: {}", violation.rule, violation.what));
         }
-        Outcome {
+        SentinelOutcome {
             violation: self.judge.violation,
             trace: self.trace.unwrap_or_default(),
             ..self.outcome

@@ -1,13 +1,13 @@
 //! What is promised holds, what is broken on purpose is caught, and a seed is one world.
 
-use store_simulator::replication::{CONTROLS, Outcome, World};
+use store_simulator::replication::{CONTROLS, ReplicationOutcome, World};
 
 /// Worlds that must be quiet; a few seconds of work on a busy machine.
 const SEEDS: u64 = 400;
 /// Within how many worlds a broken rule must show.
 const SEEDS_TO_CATCH: u64 = 10_000;
 
-fn outcomes() -> impl Iterator<Item = Outcome> {
+fn outcomes() -> impl Iterator<Item = ReplicationOutcome> {
     (0..SEEDS).map(|seed| {
         let outcome = World::new(seed).run();
         assert_eq!(outcome.violation, None, "cargo xtask simulate store --seed {seed} --trace");

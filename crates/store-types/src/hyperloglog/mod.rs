@@ -84,9 +84,9 @@ fn set_register(
     let changed = match checked_form(value)? {
         Form::Dense => dense_set(&mut value[HEADER..], index, count),
         Form::Sparse => match sparse::set(value, index, count, limits.hll_sparse_bytes_max)? {
-            sparse::Outcome::Unchanged => false,
-            sparse::Outcome::Changed => true,
-            sparse::Outcome::TooLarge => {
+            sparse::SparseUpdate::Unchanged => false,
+            sparse::SparseUpdate::Changed => true,
+            sparse::SparseUpdate::TooLarge => {
                 to_dense(value)?;
                 dense_set(&mut value[HEADER..], index, count)
             }

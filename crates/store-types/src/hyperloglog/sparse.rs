@@ -27,7 +27,7 @@ const JOIN_MAX: usize = 5;
 
 /// What a change of a register came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SparseUpdate {
     Unchanged,
     Changed,
     /// Not representable within the limit: use the dense form.
@@ -112,13 +112,13 @@ pub(super) fn set(
     index: usize,
     count: u8,
     bytes_max: usize,
-) -> Result<Outcome, Damaged> {
+) -> Result<SparseUpdate, Damaged> {
     if count > VALUE_MAX {
-        return Ok(Outcome::TooLarge);
+        return Ok(SparseUpdate::TooLarge);
     }
     let Found { at, previous, first, run } = find(&value[HEADER..], index)?;
     if matches!(run.kind, Kind::Value(old) if old >= count) {
-        return Ok(Outcome::Unchanged);
+        return Ok(SparseUpdate::Unchanged);
     }
     let mut divided = Vec::with_capacity(5);
     let after = first + run.length - 1 - index;
@@ -136,7 +136,7 @@ pub(super) fn set(
     }
     let grows = divided.len() > run.bytes;
     if grows && value.len() + divided.len() - run.bytes > bytes_max {
-        return Ok(Outcome::TooLarge);
+        return Ok(SparseUpdate::TooLarge);
     }
     // The second byte of the last run may be missing: as in Redis, it counts all the same.
     let (from, len) = (HEADER + at, value.len() + divided.len() - run.bytes);
@@ -144,7 +144,7 @@ pub(super) fn set(
     value.splice(from..end, divided);
     value.truncate(len);
     join(value, HEADER + previous);
-    Ok(Outcome::Changed)
+    Ok(SparseUpdate::Changed)
 }
 
 /// The run that covers a register.

@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Certificates of the authorities to trust.
     #[arg(long, value_name = "FILE", requires = "tls")]
     pub(super) cacert: Option<PathBuf>,
-    /// Our own certificate.
+    /// The client's certificate.
     #[arg(long, value_name = "FILE", requires_all = ["tls", "key"])]
     pub(super) cert: Option<PathBuf>,
     /// The private key of --cert.
@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     /// Give up connecting after this many seconds.
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10)]
     pub(super) timeout: u64,
-    /// Speak RESP3, with maps, sets and numbers of their own.
+    /// Speak RESP3, which has types for maps, sets and doubles.
     #[arg(short = '3')]
     pub(super) resp3: bool,
     /// Speak RESP2 even with --json.
@@ -121,19 +121,19 @@ pub(super) struct Work {
     /// Wait this many seconds between repetitions (and samples of --stat and --latency).
     #[arg(short = 'i', value_name = "SECONDS", default_value_t = 0.0)]
     pub(super) interval: f64,
-    /// Fail on an error reply. Always so; accepted because redis-cli has it.
+    /// Exit with 1 after an error reply. This is always so; accepted because redis-cli has it.
     #[arg(short = 'e')]
     pub(super) errors_fail: bool,
     /// Send the commands on standard input in bulk: RESP, or a command to a line.
     #[arg(long, conflicts_with_all = ["scan", "latency", "stat", "eval", "command"])]
     pub(super) pipe: bool,
-    /// With --pipe: give up when the store is silent for so many seconds at the end; 0 for never.
+    /// With --pipe: give up when the store is silent for this many seconds at the end; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(super) pipe_timeout: u64,
     /// List all keys, without blocking the store as KEYS does.
     #[arg(long, conflicts_with_all = ["latency", "stat", "eval", "command"])]
     pub(super) scan: bool,
-    /// With --scan: only keys like this.
+    /// With --scan: only keys that match this pattern.
     #[arg(long, value_name = "PATTERN", requires = "scan")]
     pub(super) pattern: Option<String>,
     /// With --scan: only keys of this type.

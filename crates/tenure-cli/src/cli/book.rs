@@ -257,8 +257,9 @@ mod tests {
             return;
         }
         for (name, entry) in &ours.entries {
-            let theirs = told.find(name).map(|entry| &entry.syntax);
-            assert_eq!(theirs, Some(&entry.syntax), "{name}");
+            // A command of our own is not documented there.
+            let Some(theirs) = told.find(name) else { continue };
+            assert_eq!(theirs.syntax, entry.syntax, "{name}");
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use store_resp::{Limits, Parsed, ProtocolError, RequestParser};
 
 use super::args::Work;
-use super::client::{Outcome, print};
+use super::client::{RequestOutcome, print};
 use super::clock::Stopwatch;
 use super::connection::{Connection, encode};
 use super::error::ClientError;
@@ -31,7 +31,7 @@ const ERRORS_SHOWN_MAX: u64 = 10;
 const LOOK_UP_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Sends everything and waits for the last reply.
-pub(super) fn run(target: &Target, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn run(target: &Target, work: &Work) -> Result<RequestOutcome, ClientError> {
     let connection = Connection::open(target)?;
     connection.stream.set_nonblocking(true).map_err(ClientError::Local)?;
     let mut bulk = Bulk {
@@ -49,7 +49,7 @@ pub(super) fn run(target: &Target, work: &Work) -> Result<Outcome, ClientError> 
     let Done { replies, errors, .. } = bulk.done;
     print(format!("errors: {errors}, replies: {replies}\n").as_bytes())?;
     outcome?;
-    Ok(if errors > 0 { Outcome::ErrorReply } else { Outcome::Fine })
+    Ok(if errors > 0 { RequestOutcome::ErrorReply } else { RequestOutcome::Fine })
 }
 
 /// ```text

@@ -24,7 +24,7 @@ pub(super) struct Client {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     Fine,
     /// The store answered with an error.
     ErrorReply,
@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// Runs one command and prints what comes back.
-    pub(super) fn run(&mut self, words: &[Vec<u8>]) -> Result<Outcome, ClientError> {
+    pub(super) fn run(&mut self, words: &[Vec<u8>]) -> Result<RequestOutcome, ClientError> {
         let outcome = self.exchange(words);
         if let Err(error) = &outcome
             && !matches!(error, ClientError::Local(_) | ClientError::Usage(_))
@@ -88,12 +88,12 @@ impl Client {
         outcome
     }
 
-    fn exchange(&mut self, words: &[Vec<u8>]) -> Result<Outcome, ClientError> {
+    fn exchange(&mut self, words: &[Vec<u8>]) -> Result<RequestOutcome, ClientError> {
         self.connection()?.send(words)?;
         let document = is_document(words);
         let expected = expected(words);
         let mut left = match expected {
-            Expected::Nothing => return Ok(Outcome::Fine),
+            Expected::Nothing => return Ok(RequestOutcome::Fine),
             Expected::Confirmations(count) => count,
             _ => 1,
         };
@@ -101,7 +101,7 @@ impl Client {
             let reply = match self.receive() {
                 Err(ClientError::Lost(_)) if expected == Expected::Shutdown => {
                     self.disconnect();
-                    return Ok(Outcome::Fine);
+                    return Ok(RequestOutcome::Fine);
                 }
                 other => other?,
             };
@@ -112,7 +112,7 @@ impl Client {
             }
             if let Reply::Error(_) = reply {
                 self.note(words, &reply);
-                return Ok(Outcome::ErrorReply);
+                return Ok(RequestOutcome::ErrorReply);
             }
             if expected == Expected::Stream && reply != Reply::Simple("QUEUED".into()) {
                 return self.follow();
@@ -120,13 +120,13 @@ impl Client {
             left -= 1;
             if left == 0 {
                 self.note(words, &reply);
-                return Ok(Outcome::Fine);
+                return Ok(RequestOutcome::Fine);
             }
         }
     }
 
     /// Prints messages until Ctrl-C or the end of the connection.
-    fn follow(&mut self) -> Result<Outcome, ClientError> {
+    fn follow(&mut self) -> Result<RequestOutcome, ClientError> {
         if self.interrupt.is_some() && self.form == Form::Readable {
             eprintln!("Reading messages... (press Ctrl-C to quit)");
         }

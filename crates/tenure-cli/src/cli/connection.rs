@@ -10,6 +10,7 @@ use super::frame::Framer;
 use super::stream::Stream;
 use super::target::Target;
 use super::terminal::Interrupt;
+use crate::output::plain;
 
 /// Bytes read at once.
 const READ_MAX: usize = 64 * 1024;
@@ -63,7 +64,7 @@ impl Connection {
     fn must(&mut self, step: &'static str, words: &[&str]) -> Result<(), ClientError> {
         self.send(words)?;
         match self.receive(None)? {
-            Reply::Error(text) => Err(ClientError::Refused { step, text }),
+            Reply::Error(text) => Err(ClientError::Refused { step, text: plain(&text) }),
             _ => Ok(()),
         }
     }

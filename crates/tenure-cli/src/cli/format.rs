@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use store_resp::Reply;
+use tenure_core::text::{escaped_bytes, escaped_json, is_deceptive};
 
 use super::args::Shape;
 
@@ -239,7 +240,8 @@ fn json_map(out: &mut Vec<u8>, pairs: &[(Reply, Reply)]) {
 /// JSON has no bytes: what is no UTF-8 becomes replacement characters. `--raw` keeps it.
 fn json_text(out: &mut Vec<u8>, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    out.extend_from_slice(serde_json::Value::from(text.as_ref()).to_string().as_bytes());
+    let json = serde_json::Value::from(text.as_ref()).to_string();
+    out.extend_from_slice(escaped_json(&json).as_bytes());
 }
 
 fn csv(out: &mut Vec<u8>, reply: &Reply) {
@@ -297,22 +299,8 @@ pub(super) fn quoted(bytes: &[u8]) -> Vec<u8> {
 /// Text that may be shown on a terminal: a server, or whoever wrote to it, must not be able to
 /// move the cursor, set the title or type for us. Line ends and tabs stay.
 fn harmless(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for chunk in text.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                '\n' | '\r' | '\t' => out.push(letter as u8),
-                letter if letter.is_control() => {
-                    out.extend(format!("\\x{:02x}", u32::from(letter)).bytes());
-                }
-                letter => out.extend(letter.encode_utf8(&mut [0; 4]).bytes()),
-            }
-        }
-        for byte in chunk.invalid() {
-            out.extend(format!("\\x{byte:02x}").bytes());
-        }
-    }
-    out
+    let is_escaped = |c: char| !matches!(c, '\n' | '\r' | '\t') && is_deceptive(c);
+    escaped_bytes(text, is_escaped).into_bytes()
 }
 
 #[cfg(test)]
@@ -352,6 +340,20 @@ mod tests {
             assert!(!out.contains(&0x1b) && !out.contains(&0x07), "{out:?}");
             let document = Form::Readable.print(&reply, true);
             assert!(!document.contains(&0x1b), "{document:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_cannot_look_like_another_one() {
+        for reply in
+            [Reply::Simple("a\u{202e}b".into()), Reply::Verbatim("txt".into(), "a\u{200b}b".into())]
+        {
+            for form in [Form::Readable, Form::Json] {
+                for document in [false, true] {
+                    let out = String::from_utf8(form.print(&reply, document)).unwrap();
+                    assert!(!out.contains(['\u{202e}', '\u{200b}']), "{form:?}: {out:?}");
+                }
+            }
         }
     }
 

@@ -6,17 +6,21 @@ use std::time::Duration;
 use store_resp::Reply;
 
 use super::args::Work;
-use super::client::{Client, Outcome, print};
+use super::client::{Client, RequestOutcome, print};
 use super::clock::Stopwatch;
 use super::error::ClientError;
 use super::format::{Form, quoted};
 use super::one_shot::pause;
+use crate::output::plain;
 
 /// Lines of figures under one heading.
 const LINES_PER_HEADING: u64 = 20;
 
+const HEADING: &[u8] =
+    b"keys       memory      clients blocked requests            connections replication\n";
+
 /// Prints all keys, a SCAN at a time.
-pub(super) fn scan(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn scan(client: &mut Client, work: &Work) -> Result<RequestOutcome, ClientError> {
     let mut cursor = b"0".to_vec();
     loop {
         let count = work.count.to_string();
@@ -43,20 +47,20 @@ pub(super) fn scan(client: &mut Client, work: &Work) -> Result<Outcome, ClientEr
         }
         print(&lines)?;
         if next == b"0" {
-            return Ok(Outcome::Fine);
+            return Ok(RequestOutcome::Fine);
         }
         cursor = next.clone();
     }
 }
 
 /// Shows a reply that should have been another one.
-fn refused(client: &Client, reply: &Reply) -> Result<Outcome, ClientError> {
+fn refused(client: &Client, reply: &Reply) -> Result<RequestOutcome, ClientError> {
     print(&client.form.print(reply, false))?;
-    Ok(Outcome::ErrorReply)
+    Ok(RequestOutcome::ErrorReply)
 }
 
 /// Round trips of PING: smallest, greatest and mean, on one line that is overwritten.
-pub(super) fn latency(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn latency(client: &mut Client, work: &Work) -> Result<RequestOutcome, ClientError> {
     /// A hundred samples a second, unless told otherwise.
     const BETWEEN: Duration = Duration::from_millis(10);
     let between = if work.interval > 0.0 { pause(work.interval) } else { BETWEEN };
@@ -83,14 +87,14 @@ pub(super) fn latency(client: &mut Client, work: &Work) -> Result<Outcome, Clien
         }
         if is_last {
             print(b"\n")?;
-            return Ok(Outcome::Fine);
+            return Ok(RequestOutcome::Fine);
         }
         thread::sleep(between);
     }
 }
 
 /// A line of figures from INFO at a time.
-pub(super) fn stat(client: &mut Client, work: &Work) -> Result<Outcome, ClientError> {
+pub(super) fn stat(client: &mut Client, work: &Work) -> Result<RequestOutcome, ClientError> {
     const BETWEEN: Duration = Duration::from_secs(1);
     let between = if work.interval > 0.0 { pause(work.interval) } else { BETWEEN };
     let lines_max = endless_unless_told(work);
@@ -102,7 +106,7 @@ pub(super) fn stat(client: &mut Client, work: &Work) -> Result<Outcome, ClientEr
             _ => return refused(client, &reply),
         };
         if line % LINES_PER_HEADING == 0 {
-            print(b"keys       memory      clients blocked requests            connections\n")?;
+            print(HEADING)?;
         }
         let requests = number(&text, "total_commands_processed");
         let more = requests.saturating_sub(requests_before.unwrap_or(requests));
@@ -113,7 +117,7 @@ pub(super) fn stat(client: &mut Client, work: &Work) -> Result<Outcome, ClientEr
         }
         thread::sleep(between);
     }
-    Ok(Outcome::Fine)
+    Ok(RequestOutcome::Fine)
 }
 
 fn figures(info: &str, requests: u64, more: u64) -> String {
@@ -123,7 +127,44 @@ fn figures(info: &str, requests: u64, more: u64) -> String {
     let blocked = number(info, "blocked_clients");
     let connections = number(info, "total_connections_received");
     let requests = format!("{requests} (+{more})");
-    format!("{keys:<10} {memory:<11} {clients:<7} {blocked:<7} {requests:<19} {connections:<11}")
+    let replication = replication(info);
+    format!(
+        "{keys:<10} {memory:<11} {clients:<7} {blocked:<7} {requests:<19} {connections:<11} \
+         {replication}"
+    )
+}
+
+/// Whom the server follows, or who follows it and how many bytes the last of them is behind.
+fn replication(info: &str) -> String {
+    if field(info, "role") == Some("slave") {
+        let host = plain(field(info, "master_host").unwrap_or("?"));
+        let port = plain(field(info, "master_port").unwrap_or("?"));
+        let link = match field(info, "master_link_status") {
+            Some("up") => "up".to_owned(),
+            _ if number(info, "master_sync_in_progress") == 1 => "syncing".to_owned(),
+            _ => match field(info, "master_link_down_since_seconds") {
+                None | Some("-1") => "down".to_owned(),
+                Some(_) => format!("down {} s", number(info, "master_link_down_since_seconds")),
+            },
+        };
+        return format!("replica of {host}:{port}, {link}");
+    }
+    let replicas = number(info, "connected_slaves");
+    if replicas == 0 {
+        return "no replicas".to_owned();
+    }
+    let offset = number(info, "master_repl_offset");
+    let behind = info.lines().filter_map(offset_of_replica).min();
+    let behind = offset.saturating_sub(behind.unwrap_or(0));
+    let word = if replicas == 1 { "replica" } else { "replicas" };
+    format!("{replicas} {word}, {behind} B behind")
+}
+
+/// `slave0:ip=127.0.0.1,port=6380,state=online,offset=42,lag=0`
+fn offset_of_replica(line: &str) -> Option<u64> {
+    let (number, facts) = line.strip_prefix("slave")?.split_once(":ip=")?;
+    number.parse::<u32>().ok()?;
+    facts.split(',').find_map(|fact| fact.strip_prefix("offset="))?.parse().ok()
 }
 
 /// `db0:keys=3,expires=0,avg_ttl=0`
@@ -156,6 +197,20 @@ mod tests {
                     db0:keys=2,expires=0,avg_ttl=0\r\ndb12:keys=40,expires=1,avg_ttl=5\r\ndbx:keys=9\r\n";
         let line = figures(info, 10, 4);
         let words: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(words, ["42", "1.50M", "3", "0", "10", "(+4)", "0"]);
+        assert_eq!(words, ["42", "1.50M", "3", "0", "10", "(+4)", "0", "no", "replicas"]);
+    }
+
+    #[test]
+    fn replication_is_told_from_either_side() {
+        let primary = "role:master\r\nconnected_slaves:2\r\n\
+                       slave0:ip=10.0.0.2,port=1,state=online,offset=90,lag=0\r\n\
+                       slave1:ip=10.0.0.3,port=1,state=online,offset=100,lag=0\r\n\
+                       master_repl_offset:100\r\n";
+        assert_eq!(replication(primary), "2 replicas, 10 B behind");
+        let replica = "role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379\r\n";
+        let up = format!("{replica}master_link_status:up\r\n");
+        assert_eq!(replication(&up), "replica of 10.0.0.1:6379, up");
+        let down = "master_link_status:down\r\nmaster_link_down_since_seconds:7\r\n";
+        assert_eq!(replication(&format!("{replica}{down}")), "replica of 10.0.0.1:6379, down 7 s");
     }
 }

@@ -27,7 +27,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub(crate) use args::Arguments;
-use client::{Client, Outcome};
+use client::{Client, RequestOutcome};
 pub(crate) use conversation::Conversation;
 use error::ClientError;
 use format::Form;
@@ -36,8 +36,8 @@ use target::Target;
 /// Does what the words say; the exit code tells how it went.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match dispatch(arguments) {
-        Ok(Outcome::Fine) => ExitCode::SUCCESS,
-        Ok(Outcome::ErrorReply) => ExitCode::FAILURE,
+        Ok(RequestOutcome::Fine) => ExitCode::SUCCESS,
+        Ok(RequestOutcome::ErrorReply) => ExitCode::FAILURE,
         // Whoever read our output had enough of it.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
@@ -53,13 +53,13 @@ fn refuse_unknown_options(arguments: &Arguments) -> Result<(), ClientError> {
     match first.filter(|word| word.starts_with('-')) {
         None => Ok(()),
         Some(word) => {
-            let word: String = word.escape_debug().collect();
+            let word = crate::output::plain(&word);
             Err(ClientError::Usage(format!("unknown option '{word}' (see tenure cli --help)")))
         }
     }
 }
 
-fn dispatch(arguments: &Arguments) -> Result<Outcome, ClientError> {
+fn dispatch(arguments: &Arguments) -> Result<RequestOutcome, ClientError> {
     refuse_unknown_options(arguments)?;
     let target = Target::from(arguments)?;
     let work = &arguments.work;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use store_resp::split_quoted;
 
 use super::args::Arguments;
-use super::client::{Client, Outcome};
+use super::client::{Client, RequestOutcome};
 use super::error::ClientError;
 
 /// Longest wait between repetitions: a day, so that a typing error does not overflow.
@@ -19,7 +19,7 @@ const INTERVAL_MAX: f64 = 86_400.0;
 pub(super) fn run_command(
     client: &mut Client,
     arguments: &Arguments,
-) -> Result<Outcome, ClientError> {
+) -> Result<RequestOutcome, ClientError> {
     let mut words: Vec<Vec<u8>> =
         arguments.command.iter().map(|word| word.as_bytes().to_vec()).collect();
     if arguments.work.last_from_stdin {
@@ -31,11 +31,11 @@ pub(super) fn run_command(
         words = script(path, &words)?;
     }
     let interval = pause(arguments.work.interval);
-    let mut outcome = Outcome::Fine;
+    let mut outcome = RequestOutcome::Fine;
     let mut left = arguments.work.repeat;
     while left != 0 {
-        if client.run(&words)? == Outcome::ErrorReply {
-            outcome = Outcome::ErrorReply;
+        if client.run(&words)? == RequestOutcome::ErrorReply {
+            outcome = RequestOutcome::ErrorReply;
         }
         left -= i64::from(left > 0);
         if left != 0 {
@@ -65,8 +65,8 @@ fn script(path: &Path, words: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, ClientError> {
 }
 
 /// Runs the lines of standard input, one command each. An error does not stop the rest.
-pub(super) fn run_lines(client: &mut Client) -> Result<Outcome, ClientError> {
-    let mut outcome = Outcome::Fine;
+pub(super) fn run_lines(client: &mut Client) -> Result<RequestOutcome, ClientError> {
+    let mut outcome = RequestOutcome::Fine;
     let mut input = std::io::stdin().lock();
     let mut line = Vec::new();
     for number in 1_u64.. {
@@ -79,13 +79,13 @@ pub(super) fn run_lines(client: &mut Client) -> Result<Outcome, ClientError> {
             Some(words) if words.is_empty() => {}
             Some(words) if words[0].eq_ignore_ascii_case(b"quit") => break,
             Some(words) => {
-                if client.run(&words)? == Outcome::ErrorReply {
-                    outcome = Outcome::ErrorReply;
+                if client.run(&words)? == RequestOutcome::ErrorReply {
+                    outcome = RequestOutcome::ErrorReply;
                 }
             }
             None => {
                 eprintln!("tenure cli: line {number}: a quote does not close");
-                outcome = Outcome::ErrorReply;
+                outcome = RequestOutcome::ErrorReply;
             }
         }
     }

@@ -70,6 +70,10 @@ codes! {
     SentinelDown "sentinel-down" Risk "a sentinel does not answer"
     SentinelStray "sentinel-stray" Risk "a sentinel names a different primary than most, or none"
     FewReplicas "few-replicas" Problem "fewer replicas in step than mode=strict waits for"
+    ReplicaLagging "replica-lagging" Risk "a replica that has not got its data yet, or does not \
+                                           confirm"
+    LinkDown "link-down" Risk "a replica that has lost its primary"
+    OneHost "one-host" Risk "primary and replicas, or all replicas, on one host"
     SingleNode "single-node" Note "the store has no replicas"
     SplitBrainRisk "split-brain-risk" Risk "replicas that grants do not wait for"
     NoAuth "no-auth" Risk "no password, and the store is on another host"

@@ -2,6 +2,7 @@
 
 mod election;
 mod finding;
+mod replicas;
 mod rights;
 mod servers;
 mod store;

@@ -8,6 +8,7 @@ use tenure::Resource;
 use tenure::backend::redis::{Endpoint, Mode, RedisUrl};
 
 use super::finding::{Code, Finding};
+use super::replicas;
 use super::rights::{Extras, Rights};
 use crate::cli::Conversation;
 use crate::clock;
@@ -29,9 +30,6 @@ const READINGS: usize = 5;
 /// Leases assume that clocks agree to this.
 const PACE_ERROR_MAX: f64 = 0.01;
 
-/// A replica reports every second; one that has not for longer is not in step.
-const REPLICA_LAG_MAX: u64 = 5;
-
 /// What was seen of the store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoreFacts {
@@ -47,6 +45,8 @@ pub(super) struct StoreFacts {
     /// What the server says to a write, if it refuses any.
     pub(super) write_refusal: Option<String>,
     pub(super) user: String,
+    /// As the address names it; nothing for a unix socket.
+    pub(super) host: String,
     pub(super) is_loopback: bool,
     pub(super) is_encrypted: bool,
     pub(super) has_password: bool,
@@ -83,6 +83,7 @@ impl StoreFacts {
     /// Looks at a server on which these elections are.
     pub(super) fn gather(url: RedisUrl, part: Part, on_it: &[Resource]) -> Result<Self, String> {
         let mut facts = StoreFacts {
+            host: host(&url.place).to_owned(),
             is_loopback: is_loopback(&url.place),
             is_encrypted: matches!(url.place, Endpoint::Tls { .. }),
             has_password: url.login.password.is_some(),
@@ -150,6 +151,7 @@ impl StoreFacts {
         found.extend(self.eviction());
         found.extend(self.persistence());
         found.extend(self.replication());
+        found.extend(self.replicas());
         found.extend(self.access());
         found.extend(self.rights());
         found.extend(self.writes());
@@ -226,10 +228,47 @@ impl StoreFacts {
         Finding::new(Code::SingleNode, what, next)
     }
 
+    /// The link of a replica, or each replica of a primary, and where they are.
+    fn replicas(&self) -> Vec<Finding> {
+        if self.info("role") == "slave" {
+            return self.link().into_iter().collect();
+        }
+        let replicas = replicas::of(&self.info);
+        // Where the mode waits for them, those that lag are told as too few.
+        let is_told = matches!(self.mode, Mode::Strict { .. });
+        let lagging = replicas.iter().filter(|replica| !is_told && !replica.is_in_step());
+        let mut found: Vec<_> = lagging.map(|replica| {
+            let what = format!("the replica at {}", replica.lag());
+            let next = "see its log and INFO replication there: until it is in step, a failover to \
+                        it loses what it has not got";
+            Finding::new(Code::ReplicaLagging, what, next)
+        }).collect();
+        found.extend(replicas::on_one_host(&replicas, &self.host).map(|what| {
+            let next = "put each on a machine of its own: the loss of that one takes all copies";
+            Finding::new(Code::OneHost, what, next)
+        }));
+        found
+    }
+
+    fn link(&self) -> Option<Finding> {
+        if self.info("master_link_status") != "down" {
+            return None;
+        }
+        let primary = format!("{}:{}", self.info("master_host"), self.info("master_port"));
+        let since = match self.info("master_link_down_since_seconds") {
+            "" | "-1" => "has never followed it".to_owned(),
+            seconds => format!("has not followed it for {seconds} s"),
+        };
+        let what = format!("its link to the primary at {} is down: it {since}", plain(&primary));
+        let next = "start the primary, check masterauth and the network between them, or promote \
+                    this one with REPLICAOF NO ONE if the primary is gone for good";
+        Some(Finding::new(Code::LinkDown, what, next))
+    }
+
     /// Whether WAIT can get what the mode asks for.
     fn too_few(&self, wanted: u32) -> Option<Finding> {
-        let replicas = self.info.iter().filter(|(name, _)| is_numbered(name, "slave"));
-        let in_step = replicas.filter(|(_, told)| is_in_step(told)).count();
+        let replicas = replicas::of(&self.info);
+        let in_step = replicas.iter().filter(|replica| replica.is_in_step()).count();
         if in_step as u64 >= u64::from(wanted) {
             return None;
         }
@@ -353,12 +392,19 @@ fn pace_error(begin: &[Reading], end: &[Reading]) -> f64 {
 
 /// Whether nobody else's network lies between.
 fn is_loopback(place: &Endpoint) -> bool {
+    matches!(place, Endpoint::Unix { .. }) || is_this_host(host(place))
+}
+
+/// Whether a name or address is one that only this host has.
+pub(super) fn is_this_host(host: &str) -> bool {
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn host(place: &Endpoint) -> &str {
     match place {
-        Endpoint::Unix { .. } => true,
-        Endpoint::Tcp { host, .. } | Endpoint::Tls { host, .. } => {
-            let address = host.parse::<std::net::IpAddr>();
-            host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        }
+        Endpoint::Unix { .. } => "",
+        Endpoint::Tcp { host, .. } | Endpoint::Tls { host, .. } => host,
     }
 }
 
@@ -400,18 +446,6 @@ fn time(store: &mut Conversation) -> Option<u64> {
         _ => None,
     };
     Some(number(parts.first()?)? * 1_000_000 + number(parts.get(1)?)?)
-}
-
-fn is_numbered(name: &str, word: &str) -> bool {
-    name.strip_prefix(word).is_some_and(|rest| rest.parse::<u32>().is_ok())
-}
-
-/// `ip=…,port=…,state=online,offset=…,lag=0`
-fn is_in_step(told: &str) -> bool {
-    let field =
-        |name: &str| told.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-    let lag = field("lag").and_then(|lag| lag.parse::<u64>().ok());
-    field("state") == Some("online") && lag.is_none_or(|lag| lag <= REPLICA_LAG_MAX)
 }
 
 /// Refusals that other findings tell, or that are about the question and not about writing.
@@ -512,5 +546,14 @@ mod tests {
         assert_eq!(codes(|facts| set(facts, "cluster_enabled", "1")), ["cluster-node"]);
         let late = "ip=10.0.0.2,port=6379,state=online,offset=1,lag=60";
         assert_eq!(codes(|facts| set(facts, "slave0", late)), ["few-replicas"]);
+        let lagging = codes(|facts| {
+            set(facts, "slave0", late);
+            facts.mode = Mode::Available;
+        });
+        assert_eq!(lagging, ["split-brain-risk", "replica-lagging"]);
+        let beside = codes(|facts| {
+            facts.host = "10.0.0.2".to_owned();
+        });
+        assert_eq!(beside, ["one-host"]);
     }
 }

@@ -83,7 +83,14 @@ pub(super) fn info(stream: &mut UnixStream, section: &str, field: &str) -> io::R
 
 /// How many others are connected.
 pub(super) fn other_clients(stream: &mut UnixStream) -> io::Result<u64> {
-    let count = info(stream, "clients", "connected_clients")?;
-    let count: u64 = count.trim().parse().map_err(io::Error::other)?;
-    Ok(count.saturating_sub(1))
+    Ok(number(stream, "clients", "connected_clients")?.saturating_sub(1))
+}
+
+/// How many connections there were since it started.
+pub(super) fn connections_so_far(stream: &mut UnixStream) -> io::Result<u64> {
+    number(stream, "stats", "total_connections_received")
+}
+
+fn number(stream: &mut UnixStream, section: &str, field: &str) -> io::Result<u64> {
+    info(stream, section, field)?.trim().parse().map_err(io::Error::other)
 }

@@ -90,7 +90,7 @@ pub(super) enum Said {
     Nothing,
     /// It was told to end: nobody who uses it starts it again. Earlier versions read nothing here.
     Stopped,
-    /// A signal ended it: whoever uses it may start it again.
+    /// A signal ended it, or it left because nobody used it: whoever does may start it again.
     Ended,
     /// It serves here, or did so until it crashed.
     Serves(Whereabouts),

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 use store_server::{LogLevel, Server, StartError};
 
 use super::account::Machine;
-use super::ask::other_clients;
+use super::ask::{connections_so_far, other_clients};
 use super::lock::{Lock, Said, Whereabouts};
 use super::place::{DataFolder, own};
 use super::trace::{Name, Trace};
@@ -62,7 +62,8 @@ pub(super) fn serve(place: &DataFolder, idle: Duration) -> Result<(), Failure> {
         session.server.wait().map_err(failed)?;
         match why {
             Why::Hidden => log(LogLevel::Warning, "The socket was removed: creating it again"),
-            Why::Signal => return owner.leave(&Said::Ended).map_err(failed),
+            // Somebody may need it whom it could not see: one that is about to connect, or stopped.
+            Why::Signal | Why::Unused => return owner.leave(&Said::Ended).map_err(failed),
             _ => return owner.leave(&Said::Stopped).map_err(failed),
         }
     }
@@ -272,6 +273,7 @@ impl Session {
         idle: Duration,
     ) -> io::Result<Why> {
         let mut ear = self.server.connect()?;
+        let mut come = connections_so_far(&mut ear)?;
         let look_every = (idle / LOOKS_PER_IDLE).min(LOOK_EVERY_MAX);
         let mut quiet_for = Duration::ZERO;
         for look in 1_u64.. {
@@ -292,11 +294,14 @@ impl Session {
             if look.is_multiple_of(LOOKS_PER_TRACE) {
                 let _ = owner.trace.leave();
             }
-            match is_unused(&mut ear) {
+            match is_unused(&mut ear, come) {
                 true => quiet_for += look_every,
-                false => quiet_for = Duration::ZERO,
+                false => {
+                    quiet_for = Duration::ZERO;
+                    come = connections_so_far(&mut ear).unwrap_or(come);
+                }
             }
-            if quiet_for >= idle && self.may_leave(owner, &mut ear) {
+            if quiet_for >= idle && self.may_leave(owner, &mut ear, come) {
                 log(LogLevel::Notice, "No connections for a while: stopping");
                 return Ok(Why::Unused);
             }
@@ -306,14 +311,14 @@ impl Session {
 
     /// Hides the socket, so that nobody new comes in, and looks once more. Somebody who came at the
     /// last moment gets it back. Whoever wants to start a store waits for its turn meanwhile.
-    fn may_leave(&self, owner: &Owner<'_>, ear: &mut UnixStream) -> bool {
+    fn may_leave(&self, owner: &Owner<'_>, ear: &mut UnixStream, come: u64) -> bool {
         let Ok(Some(turn)) = Lock::try_take(&owner.place.turn()) else { return false };
         let hidden = self.socket.with_extension("leaving");
         if fs::rename(&self.socket, &hidden).is_err() {
             return false;
         }
         std::thread::sleep(LAST_CALL);
-        if is_unused(ear) {
+        if is_unused(ear, come) {
             let _ = fs::remove_file(&hidden);
             // Kept until the process has ended: the next store must not meet the files of this one.
             turn.keep();
@@ -368,7 +373,10 @@ fn watch(server: &Server, number: u64, end: Sender<Why>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether nobody but this process is connected: the ear, and the watch for the end.
-fn is_unused(ear: &mut UnixStream) -> bool {
+/// Whether nobody but this process is connected (the ear, and the watch for the end), and nobody
+/// came since there were `come` connections: a command looks whether somebody is here, and connects
+/// for its work a moment later.
+fn is_unused(ear: &mut UnixStream, come: u64) -> bool {
     other_clients(ear).is_ok_and(|others| others <= 1)
+        && connections_so_far(ear).is_ok_and(|now| now == come)
 }

@@ -1,6 +1,6 @@
 //! The health check: a command that says whether the child's work goes on.
 
-use std::io;
+use std::io::{self, PipeWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -19,6 +19,10 @@ use crate::output::{plain, talk};
 
 /// Without a success for this many periods the leader steps down: one slow check is no illness.
 const PERIODS_WITHOUT_SUCCESS_MAX: u32 = 3;
+
+/// What the shell of a check does first: it waits until its guard knows of it. At the end of the
+/// pipe the wrapper is gone, and nothing is run.
+const BEHIND_GATE: &str = "read -r _ && exec /bin/sh -c \"$1\" </dev/null";
 
 /// The shortest and the longest time for which sick work holds back.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -50,6 +54,8 @@ pub(super) struct Health {
     environment: Vec<(&'static str, String)>,
     ticks: Interval,
     running: Option<Pid>,
+    /// A check waits here until its guard knows of it.
+    gate: Option<PipeWriter>,
     /// Where the stderr of checks goes; `None` where there can be no pipe.
     stderr: Option<CheckStderr>,
 }
@@ -63,7 +69,7 @@ impl Health {
         let stderr = CheckStderr::open().inspect_err(|error| {
             talk(&format!("what health checks say is not shown: no pipe for it: {error}"));
         });
-        Health { check, environment, ticks, running: None, stderr: stderr.ok() }
+        Health { check, environment, ticks, running: None, gate: None, stderr: stderr.ok() }
     }
 
     pub(super) async fn tick(&mut self) {
@@ -79,19 +85,33 @@ impl Health {
         slow
     }
 
-    /// Starts a check; its process, if there is one. None is under way.
+    /// Starts a check that waits for [`open_gate`](Self::open_gate); its process, if there is one.
+    /// None is under way.
     pub(super) fn begin(&mut self) -> Option<Pid> {
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&self.check.command).process_group(0);
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let stderr = self.stderr.as_ref().and_then(CheckStderr::for_check);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(stderr.unwrap_or_else(Stdio::null));
-        match command.spawn() {
-            Ok(child) => self.running = Some(Pid::from_child(&child)),
+        match self.start_behind_gate() {
+            Ok((pid, gate)) => (self.running, self.gate) = (Some(pid), Some(gate)),
             Err(error) => talk(&format!("health check does not start: {error}")),
         }
         self.running
+    }
+
+    fn start_behind_gate(&self) -> io::Result<(Pid, PipeWriter)> {
+        let (gate_end, gate) = io::pipe()?;
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", BEHIND_GATE, "sh", &self.check.command]).process_group(0);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let stderr = self.stderr.as_ref().and_then(CheckStderr::for_check);
+        command.stdin(gate_end).stdout(Stdio::null());
+        command.stderr(stderr.unwrap_or_else(Stdio::null));
+        Ok((Pid::from_child(&command.spawn()?), gate))
+    }
+
+    /// The guard was told of the check, if there is one: it may run.
+    pub(super) fn open_gate(&mut self) {
+        if let Some(mut gate) = self.gate.take() {
+            // A check that is gone is noticed by its end.
+            let _ = gate.write_all(b"\n");
+        }
     }
 
     /// Whether a check has just succeeded.
@@ -222,5 +242,43 @@ async fn pass_on(source: Arc<Source>) {
             }
         }
         tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    async fn ended(health: &mut Health) -> bool {
+        loop {
+            let has_succeeded = health.has_succeeded();
+            if health.pid().is_none() {
+                return has_succeeded;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn begun(mark: &Path) -> Health {
+        let command = format!("cat && echo ran > {}", mark.display());
+        let check = HealthCheck { command, every: Duration::from_secs(60) };
+        let mut health = Health::start(check, Vec::new());
+        assert!(health.begin().is_some());
+        health
+    }
+
+    /// A wrapper that is killed right after it started a check has told nobody of it.
+    #[tokio::test]
+    async fn a_check_does_nothing_before_its_guard_knows_of_it() {
+        let folder = testkit::TempFolder::create();
+        let mark = folder.path().join("mark");
+        let mut health = begun(&mark);
+        drop(health.gate.take());
+        assert!(!ended(&mut health).await && !mark.exists());
+
+        let mut health = begun(&mark);
+        health.open_gate();
+        assert!(ended(&mut health).await && mark.exists(), "it runs, and reads nothing");
     }
 }

@@ -202,6 +202,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         None => None,
     };
     let settings = config.election(name).clone();
+    if settings.require_beat.is_some() && arguments.health_cmd.is_none() {
+        talk("require_beat is ignored: without --health-cmd nobody tells whether the work goes on");
+    }
     let timing = settings.timing().map_err(tenure::Error::from)?;
     let exits_on_loss = settings.on_loss != OnLoss::Recontend;
     let code = block_on(async {
@@ -252,11 +255,9 @@ async fn start(
     check: Option<&HealthCheck>,
 ) -> Result<Election, Failure> {
     // The library would end the process on a loss; here the child comes first.
-    let mut builder = tenure.election(name).on_loss(OnLoss::Recontend);
-    if let Some(check) = check {
-        builder = builder.require_beat(check.require_beat());
-    }
-    Ok(builder.start().await?)
+    let builder = tenure.election(name).on_loss(OnLoss::Recontend);
+    // Without a check nobody beats, whatever the configuration wants of others.
+    Ok(builder.require_beat(check.map(HealthCheck::require_beat)).start().await?)
 }
 
 /// Answers over HTTP for as long as this process lives.

@@ -14,7 +14,7 @@ use rustix::process::{
 };
 use tenure::{Election, Moment, Tenure, Term, Timing};
 use tenure_run::{
-    Deadline, Ending, GuardTrouble, Leader, ListedChild, Outcome, Output, Pid, SentSignal,
+    Deadline, Ending, GuardTrouble, Leader, ListedChild, Output, Pid, RunOutcome, SentSignal,
     StartError, Stray, Word, Wrapper,
 };
 use tokio::signal::unix::{self, SignalKind};
@@ -86,7 +86,7 @@ pub(crate) struct Work<'a> {
 enum Done {
     /// All of it was done.
     Waits,
-    Over(Outcome),
+    Over(RunOutcome),
     NoGuard,
 }
 
@@ -169,6 +169,8 @@ impl Supervisor {
                 Done::NoGuard if !self.machine.is_busy() => return Err(no_guard()),
                 Done::NoGuard | Done::Waits => {}
             }
+            // What there was to tell the guard of a check has been told.
+            self.health.iter_mut().for_each(Health::open_gate);
             let mut health = self.health.take();
             let mut is_time_to_check = false;
             tokio::select! {
@@ -362,7 +364,7 @@ impl Supervisor {
         let _ = kill_process_group(to_system(group), signal);
     }
 
-    /// How the leader stands. It is not reaped here: until it is, its number is nobody else's.
+    /// The state of the leader. It is not reaped here: until it is, its number is nobody else's.
     fn look_at_leader(&mut self, leader: Pid) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
         let options = options | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -475,7 +477,7 @@ impl Supervisor {
         if let Some(slow) = health.take_slow() {
             self.old_checks.end(slow, self.processes);
         }
-        // Its guard is told at once: the check may hide its mark with its first step.
+        // Its guard is told before the check may do its first step, which may be to hide its mark.
         let check = health.begin().and_then(|pid| self.processes.stray(pid));
         if let Some(check) = check {
             self.machine.handle_check_started(boot_now(), check);
@@ -513,17 +515,17 @@ impl Supervisor {
         }
     }
 
-    fn ended(&self, outcome: Outcome, leaving: Option<Signal>) -> Result<Ended, Failure> {
+    fn ended(&self, outcome: RunOutcome, leaving: Option<Signal>) -> Result<Ended, Failure> {
         match (outcome, leaving) {
-            (Outcome::ByItself(ending), _) => Ok(Ended::ByItself(ending)),
-            (Outcome::NeverRan, leaving) => Ok(Ended::NeverRan(leaving)),
-            (Outcome::WithItsTerm(ending), Some(signal)) => {
+            (RunOutcome::ByItself(ending), _) => Ok(Ended::ByItself(ending)),
+            (RunOutcome::NeverRan, leaving) => Ok(Ended::NeverRan(leaving)),
+            (RunOutcome::WithItsTerm(ending), Some(signal)) => {
                 let signalled = Ending::Signalled(signal.as_raw() as u8);
                 Ok(Ended::Leaving(ending.unwrap_or(signalled)))
             }
-            (Outcome::WithItsTerm(_), None) => Ok(Ended::WithItsTerm),
-            (Outcome::NotEnded(_), _) => Ok(Ended::Stuck),
-            (Outcome::NotStarted(error), _) => Err(self.not_started(error)),
+            (RunOutcome::WithItsTerm(_), None) => Ok(Ended::WithItsTerm),
+            (RunOutcome::NotEnded(_), _) => Ok(Ended::Stuck),
+            (RunOutcome::NotStarted(error), _) => Err(self.not_started(error)),
         }
     }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store_engine::{Config, REDIS_VERSION};
 use store_server::{LogLevel, Server, StopSignal, Stopper};
@@ -28,6 +28,7 @@ use supervisor::Supervisor;
 
 use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
+use crate::run::signals::somebody_listens;
 
 /// Run the Redis-compatible store as a server.
 ///
@@ -100,6 +101,9 @@ fn serve(
     }
     // Before anybody can be served: whoever ends the server right after that ends it in order.
     let signals = Signals::new([SIGTERM, SIGINT])?;
+    // A terminal that is closed, or whoever turns logs over, does not end it: as in Redis.
+    signal_hook::flag::register(SIGHUP, Default::default())?;
+    somebody_listens();
     crate::file_limit::fail_writes_beyond_it()?;
     let server = builder.start().inspect_err(|error| {
         // In the background nobody reads what goes to stderr; in front of somebody, once is enough.

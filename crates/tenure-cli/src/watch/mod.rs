@@ -1,4 +1,4 @@
-//! `tenure watch`: how an election stands, kept up to date in the terminal.
+//! `tenure watch`: the state of an election, kept up to date in the terminal.
 
 mod screen;
 mod view;

@@ -1,6 +1,7 @@
 //! The local store: there when it is needed, once, and gone when it is not.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -113,6 +114,46 @@ fn it_leaves_when_nobody_uses_it_and_not_before() {
     wait_until("the store to leave", GENEROUS, || !is_alive(pid));
     assert!(!user.socket().exists());
     assert_eq!(user.tenure(&["run", "job", "--ttl", "1s", "--", "true"]).code, 0, "another starts");
+}
+
+#[test]
+fn whoever_came_a_moment_ago_is_not_left_alone() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start", "--idle", "2s"]).code, 0);
+    let pid = user.pid().unwrap();
+    // As a command does that looks whether the store is there, and will need it in a moment.
+    for _ in 0..40 {
+        drop(UnixStream::connect(user.socket()).expect("the store is there"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(is_alive(pid), "it counts from the last visit");
+    wait_until("the store to leave", GENEROUS, || !is_alive(pid));
+}
+
+#[test]
+fn whoever_missed_that_the_store_left_starts_another() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start", "--idle", "1s"]).code, 0);
+    let pid = user.pid().unwrap();
+    let mut using =
+        Process::spawn(user.command(&["run", "job", "--ttl", "2s", "--", "sleep", "600"]));
+    wait_until("the command to lead", GENEROUS, || user.tenure(&["who", "job"]).code == 0);
+    // Stopped and without a connection, it is nobody whom the store can see.
+    using.pause();
+    let clients = user.tenure(&["cli", "--local", "CLIENT", "LIST"]).out;
+    let is_of_command = |line: &&str| {
+        ["evalsha", "eval ", "subscribe"].iter().any(|c| line.contains(&format!("cmd={c}")))
+    };
+    for client in clients.lines().filter(is_of_command) {
+        let id = client.split([' ', '=']).nth(1).expect("id=N");
+        user.tenure(&["cli", "--local", "CLIENT", "KILL", "ID", id]);
+    }
+    wait_until("the store to leave", GENEROUS, || !is_alive(pid));
+    using.resume();
+    wait_until("it to lead again", GENEROUS, || {
+        // Without starting a store.
+        user.socket().exists() && user.tenure(&["who", "job"]).code == 0
+    });
 }
 
 #[test]

@@ -54,6 +54,29 @@ fn five_hundred_ticks_are_five_hundred_runs() {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }
 
+/// A file may say so for programs that beat; here nobody could.
+#[test]
+fn a_program_that_cannot_beat_is_not_asked_to() {
+    let stage = Stage::on(Kind::Own);
+    for command in ["once", "run"] {
+        let words = [command, "batch", "--ttl", "5s", "--set", "require_beat=200ms"];
+        let said = stage.tenure(&[&words[..], &["--", "sh", "-c", "sleep 1.5; exit 7"]].concat());
+        assert_eq!(said.code, 7, "{command}: {said:?}");
+    }
+}
+
+#[test]
+fn a_loss_ends_the_program_before_the_process_whatever_on_loss_says() {
+    let stage = Stage::on(Kind::Own);
+    let words = ["once", "batch", "--ttl", "2s", "--set", "on_loss=exit", "--", "sleep", "600"];
+    let command = stage.command(&words);
+    let running = std::thread::spawn(move || Said::of(command));
+    wait_until("it to lead", GENEROUS, || stage.store.cli(&["DEL", "tenure:batch"]) == "1");
+    let said = running.join().unwrap();
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("the tick is open") && !said.err.contains("guard:"), "{said:?}");
+}
+
 /// It was asked to end while it could not hear.
 #[test]
 fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {

@@ -117,6 +117,19 @@ fn settings_come_from_stdin_too() {
 }
 
 #[test]
+fn a_terminal_that_is_closed_does_not_end_it() {
+    let folder = TempFolder::create();
+    let mut command = serve(folder.path());
+    let mut child = command.args(quietly(folder.path())).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(ask(folder.path(), "SET a 1"), "+OK");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    assert!(ask(folder.path(), "GET a").ends_with('1'));
+    ask(folder.path(), "SHUTDOWN NOSAVE");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn it_runs_in_the_background_with_a_log_and_a_pid_file() {
     let folder = TempFolder::create();
     let mut command = serve(folder.path());

@@ -215,6 +215,33 @@ fn hooks_on_loss_end_before_the_process_does() {
     assert_eq!(written(&folder, "log"), "up\nstarted\nfinished\n");
 }
 
+#[test]
+fn hooks_on_loss_end_before_a_process_that_exits_on_loss_does() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let settings = "elections.report.on_loss = 'exit'\nsidecar.on_gain = 'echo up >> log'\n\
+                    sidecar.on_loss = 'echo started >> log; sleep 1; echo finished >> log'\n";
+    let (mut process, _) = leading(&server, &folder, settings);
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
+    server.cli(&["DEL", "tenure:report"]);
+    assert_eq!(process.wait(GENEROUS).code(), Some(1));
+    let log = written(&folder, "log");
+    assert!(log.starts_with("up\nstarted\nfinished\n"), "{log}");
+}
+
+/// A file may say so for programs that beat.
+#[test]
+fn a_leader_that_cannot_beat_is_not_asked_to() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let (_process, _) = leading(&server, &folder, "defaults.require_beat = '500ms'\n");
+    let token = || server.cli(&["HGET", "{tenure:report}:meta", "token"]);
+    let before = token();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!((token(), server.cli(&["EXISTS", "tenure:report"])), (before, "1".to_owned()));
+    assert!(written(&folder, "stderr").contains("report: require_beat is ignored"));
+}
+
 /// What could not be ended in time does not outlive the process.
 #[test]
 fn a_hook_without_an_end_does_not_keep_the_process() {

@@ -24,16 +24,16 @@ use lead::Term;
 use succeed::Check;
 use view::{Seen, Source};
 
-/// Names one request until its reply came.
+/// The number of a request, until its reply has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(u64);
 
-/// Names one request for a hand-over; the caller numbers them. Nobody waits for number 0.
+/// The number of a request for a hand-over; the caller chooses it. Nobody waits for number 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandOver(pub u64);
 
-/// What came of a hand-over: the term that ended and for whom the resource is reserved since, or
-/// why not.
+/// The outcome of a hand-over: the token of the term that ended and the successor for which the
+/// resource is reserved, or why it failed.
 pub type HandOverOutcome = Result<(Token, InstanceId), String>;
 
 /// How many outcomes of hand-overs may wait to be polled; the oldest is forgotten first.
@@ -44,9 +44,9 @@ const HAND_OVERS_KEPT_MAX: usize = 256;
 pub enum Output {
     /// Ask the store. Exactly one reply or error must come back, after `timeout` at the latest.
     Ask {
-        /// To hand back with the reply.
+        /// To be passed back with the reply.
         ask: AskId,
-        /// What to ask.
+        /// The request.
         request: Request,
         /// How long to wait for the answer.
         timeout: Duration,
@@ -136,8 +136,8 @@ enum SideAsk {
 }
 
 impl Election {
-    /// An election that contends as soon as it hears [`handle_listening`](Self::handle_listening),
-    /// or one try later without it. `seed` drives the jitter.
+    /// An election that contends as soon as [`handle_listening`](Self::handle_listening) is called,
+    /// or one request timeout later without it. `seed` drives the jitter.
     pub fn new(settings: Settings, seed: u64, now: Moment) -> Self {
         let will = Will {
             ready: settings.ready,
@@ -175,7 +175,7 @@ impl Election {
         election
     }
 
-    /// Numbers attempts from beyond `attempt`. An instance that takes part in the same resource
+    /// Numbers attempts from `attempt` + 1 on. An instance that takes part in the same resource
     /// again must not repeat a number that an earlier election of this process has used.
     pub fn number_attempts_after(&mut self, attempt: u64) {
         self.attempt = self.attempt.max(attempt);
@@ -200,7 +200,7 @@ impl Election {
         self.proceed(now);
     }
 
-    /// A hint from the store's channel. Believed only as a reason to look.
+    /// A hint from the store's channel. It only makes the machine look at the store.
     pub fn handle_hint(&mut self, now: Moment, hint: Hint) {
         self.catch_up(now);
         match hint {
@@ -211,7 +211,7 @@ impl Election {
         self.proceed(now);
     }
 
-    /// Hints arrive from here on: look once, for some may have been missed.
+    /// Hints arrive from now on: look at the store once, because earlier ones may have been missed.
     pub fn handle_listening(&mut self, now: Moment) {
         self.catch_up(now);
         if let Stage::Contending(contending) = &mut self.stage {
@@ -220,7 +220,7 @@ impl Election {
         self.proceed(now);
     }
 
-    /// The connection to the store broke: say so now rather than after the next attempt.
+    /// The connection to the store broke: report it now instead of after the next attempt.
     pub fn handle_unreachable(&mut self, now: Moment, error: StoreError) {
         self.catch_up(now);
         if matches!(self.stage, Stage::Contending(_)) && self.role == Role::Standby {
@@ -235,8 +235,8 @@ impl Election {
         self.proceed(now);
     }
 
-    /// Whether anything works under the current term. After [`EventKind::StopWork`] the term is
-    /// closed as soon as this is `false`; the store is told of the end only then.
+    /// Whether any work runs under the current term. After [`EventKind::StopWork`] the term is
+    /// closed as soon as this is `false`; only then is the store told.
     pub fn handle_work(&mut self, now: Moment, running: bool) {
         self.catch_up(now);
         self.will.work_runs = running;
@@ -244,7 +244,8 @@ impl Election {
     }
 
     /// Work under this term was stopped because too little was left of its lease, by somebody who
-    /// looked at the clock before this machine did. The term is released as if it had looked then.
+    /// looked at the clock before this machine did. The term is released as if the machine had
+    /// looked.
     pub fn lease_ran_out(&mut self, now: Moment, token: Token) {
         self.catch_up(now);
         if self.token() == Some(token) {
@@ -264,7 +265,7 @@ impl Election {
         self.handle_timeout(now);
     }
 
-    /// Whether this instance may lead. A leader that is not ready any more resigns.
+    /// Sets whether this instance may lead. A leader that is no longer ready resigns.
     pub fn set_ready(&mut self, now: Moment, ready: bool) {
         self.catch_up(now);
         if self.will.ready != ready {
@@ -277,7 +278,7 @@ impl Election {
         self.proceed(now);
     }
 
-    /// Take no new term until [`contend_again`](Self::contend_again). A running term goes on.
+    /// Takes no new term until [`contend_again`](Self::contend_again). A running term goes on.
     pub fn stand_back(&mut self, now: Moment) {
         self.catch_up(now);
         if !std::mem::replace(&mut self.will.stands_back, true) {
@@ -287,40 +288,41 @@ impl Election {
         self.proceed(now);
     }
 
-    /// End [`stand_back`](Self::stand_back).
+    /// Ends [`stand_back`](Self::stand_back).
     pub fn contend_again(&mut self, now: Moment) {
         self.will.stands_back = false;
         self.handle_listening(now);
     }
 
-    /// Step down: work stops, the term closes, others may lead. Stays a candidate, behind them.
+    /// Steps down: work stops, the term closes, others may lead. This instance stays a candidate,
+    /// behind them.
     pub fn resign(&mut self, now: Moment) {
         self.catch_up(now);
         self.yield_term(now, Reason::Resigned, None);
         self.proceed(now);
     }
 
-    /// The work failed by itself: step down, and let history and rivals know why.
+    /// The work failed by itself: steps down and records the reason in the history.
     pub fn work_failed(&mut self, now: Moment, why: &str) {
         self.catch_up(now);
         self.yield_term(now, Reason::WorkFailed(why.to_owned()), None);
         self.proceed(now);
     }
 
-    /// Step down in favour of the member called `to`, or of the best one.
+    /// Steps down in favour of the member called `to`, or of the best one.
     pub fn hand_over(&mut self, now: Moment, to: Option<&str>) {
         self.hand_over_as(now, HandOver::default(), to);
     }
 
-    /// Likewise, for a request whose outcome comes out of [`poll_hand_over`](Self::poll_hand_over)
-    /// under the number that the caller gave it.
+    /// Like [`hand_over`](Self::hand_over), for a request whose outcome
+    /// [`poll_hand_over`](Self::poll_hand_over) returns under the caller's number.
     pub fn hand_over_as(&mut self, now: Moment, request: HandOver, to: Option<&str>) {
         self.catch_up(now);
         self.check_hand_over(now, Check::Own { request, to: to.map(str::to_owned) });
         self.proceed(now);
     }
 
-    /// Renew now rather than when it is due.
+    /// Renews now instead of when it is due.
     pub fn renew_now(&mut self, now: Moment) {
         self.catch_up(now);
         if let Stage::Leading(term) = &mut self.stage {
@@ -329,7 +331,7 @@ impl Election {
         self.proceed(now);
     }
 
-    /// Leave for good: work stops, the term closes, the store is told, as far as it answers.
+    /// Leaves for good: work stops, the term closes, and the store is told, if it answers.
     pub fn stop(&mut self, now: Moment) {
         self.catch_up(now);
         if !std::mem::replace(&mut self.will.stops, true) && self.will.work_runs {
@@ -342,7 +344,7 @@ impl Election {
 
     // ------------------------------------------------------------------ what goes out
 
-    /// The next output. [`Output::WaitUntil`] comes last and may be polled again and again.
+    /// The next output. [`Output::WaitUntil`] comes last and can be polled again.
     pub fn poll_output(&mut self) -> Output {
         self.outputs.pop_front().unwrap_or_else(|| {
             // Ten thousand elections at rest must not keep room for outputs.
@@ -351,38 +353,38 @@ impl Election {
         })
     }
 
-    /// The outcome of the next hand-over that is settled. Each request has exactly one, unless
+    /// The outcome of the next finished hand-over. Each request has exactly one outcome, unless
     /// this instance stops first.
     pub fn poll_hand_over(&mut self) -> Option<(HandOver, HandOverOutcome)> {
         self.hand_overs.pop_front()
     }
 
-    /// Until when this instance may act as the leader. A check on use needs nothing else.
+    /// Until when this instance may act as the leader. A check needs nothing else.
     pub fn leads_until(&self) -> Option<Moment> {
         self.term().map(|term| term.ends_at)
     }
 
-    /// This instance's state, as last told.
+    /// The role of this instance, as last reported.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Why it stands like that.
+    /// The reason for the role.
     pub fn role_reason(&self) -> &Reason {
         &self.role_reason
     }
 
-    /// The number of the open term.
+    /// The token of the current term.
     pub fn token(&self) -> Option<Token> {
         self.term().map(|term| term.token)
     }
 
-    /// The longest lease that anybody may believe in: every request carries it.
+    /// The longest lease that any instance may rely on: every request carries it.
     pub fn fleet_max_ttl(&self) -> Duration {
         self.settings.timing.fleet_max_ttl()
     }
 
-    /// Who this is.
+    /// The id of this instance.
     pub fn id(&self) -> &InstanceId {
         &self.settings.id
     }

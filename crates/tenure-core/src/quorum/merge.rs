@@ -26,7 +26,7 @@ pub(super) fn answers<'a>(
     Answer { outcome, view: views(answers.map(|answer| &answer.view), quorum), warnings }
 }
 
-/// How the resource stands: the holder is who holds it under the same token on a majority.
+/// The state of the resource: the holder is who holds it under the same token on a majority.
 pub(super) fn views<'a>(views: impl Iterator<Item = &'a View> + Clone, quorum: Quorum) -> View {
     let Some(base) = views.clone().next() else { return View::default() };
     let mut merged = View {

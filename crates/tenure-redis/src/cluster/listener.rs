@@ -26,7 +26,7 @@ use crate::warnings::Warnings;
 
 /// What a connection for hints needs: the way, the count of the other connection's renewals, and
 /// where to complain.
-pub(super) type Means = (Route, watch::Receiver<u64>, Arc<Warnings>);
+pub(super) type HintConnection = (Route, watch::Receiver<u64>, Arc<Warnings>);
 
 /// All listeners of a cluster.
 #[derive(Debug, Default)]
@@ -40,21 +40,21 @@ pub(super) struct ShardListeners {
 #[derive(Debug, Default)]
 struct Inner {
     audiences: HashMap<Node, Arc<Audience>>,
-    /// Listeners to be housed.
-    homeless: Vec<(Arc<str>, Subscriber)>,
+    /// Listeners to be placed.
+    unplaced: Vec<(Arc<str>, Subscriber)>,
     /// Listeners that were turned away: the next map says where they belong.
     turned_away: Vec<(Arc<str>, Subscriber)>,
     is_closed: bool,
 }
 
 impl ShardListeners {
-    /// Adds a listener. The router houses it.
-    pub(super) fn add(&self, channel: &str, ear: Subscriber) {
-        self.inner().homeless.push((channel.into(), ear));
+    /// Adds a listener. The router places it.
+    pub(super) fn add(&self, channel: &str, subscriber: Subscriber) {
+        self.inner().unplaced.push((channel.into(), subscriber));
         self.changed.notify_one();
     }
 
-    /// Waits until somebody is to be housed, or the map is in doubt.
+    /// Waits until somebody is to be placed, or the map is in doubt.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -67,38 +67,38 @@ impl ShardListeners {
     /// A new map is there: whoever was turned away may try again.
     pub(super) fn readmit(&self) {
         let mut inner = self.inner();
-        let Inner { homeless, turned_away, .. } = &mut *inner;
-        homeless.append(turned_away);
+        let Inner { unplaced, turned_away, .. } = &mut *inner;
+        unplaced.append(turned_away);
     }
 
     /// Moves every listener to the owner of its slot. Must be called inside a runtime.
-    pub(super) fn house(
+    pub(super) fn place(
         self: &Arc<Self>,
         map: &SlotMap,
-        mut means: impl FnMut(&Node) -> Option<Means>,
+        mut connection_to: impl FnMut(&Node) -> Option<HintConnection>,
     ) {
         let mut inner = self.inner();
-        let Inner { audiences, homeless, is_closed, .. } = &mut *inner;
+        let Inner { audiences, unplaced, is_closed, .. } = &mut *inner;
         if *is_closed {
             return;
         }
         for (node, audience) in &*audiences {
-            homeless.extend(audience.take(|name| map.owner(Slot::of(name)) != Some(node)));
+            unplaced.extend(audience.take(|name| map.owner(Slot::of(name)) != Some(node)));
         }
-        homeless.retain(|(_, ear)| !ear.is_closed());
-        for (name, ear) in std::mem::take(homeless) {
+        unplaced.retain(|(_, subscriber)| !subscriber.is_closed());
+        for (name, subscriber) in std::mem::take(unplaced) {
             let Some(owner) = map.owner(Slot::of(&name)) else {
-                homeless.push((name, ear));
+                unplaced.push((name, subscriber));
                 continue;
             };
             if !audiences.contains_key(owner) {
-                let Some(means) = means(owner) else {
-                    homeless.push((name, ear));
+                let Some(connection) = connection_to(owner) else {
+                    unplaced.push((name, subscriber));
                     continue;
                 };
-                audiences.insert(owner.clone(), self.open(means));
+                audiences.insert(owner.clone(), self.open(connection));
             }
-            audiences[owner].add(&name, ear);
+            audiences[owner].add(&name, subscriber);
         }
         audiences.retain(|node, audience| {
             let is_used = map.is_owner(node) || !audience.is_idle();
@@ -109,17 +109,17 @@ impl ShardListeners {
         });
     }
 
-    fn open(self: &Arc<Self>, (route, lines_opened, warnings): Means) -> Arc<Audience> {
+    fn open(self: &Arc<Self>, (route, lines_opened, warnings): HintConnection) -> Arc<Audience> {
         let audience = Arc::new(Audience::default());
-        let node_ears = NodeEars {
+        let node_listener = NodeListener {
             route,
             audience: Arc::clone(&audience),
             listener: Arc::clone(self),
             lines_opened,
             warnings,
-            tongue: Tongue::Sharded,
+            kind: SubscribeKind::Sharded,
         };
-        tokio::spawn(node_ears.run());
+        tokio::spawn(node_listener.run());
         audience
     }
 
@@ -135,7 +135,7 @@ impl ShardListeners {
         let mut inner = self.inner();
         inner.is_closed = true;
         inner.audiences.drain().for_each(|(_, audience)| audience.close());
-        inner.homeless.clear();
+        inner.unplaced.clear();
         inner.turned_away.clear();
     }
 
@@ -147,36 +147,36 @@ impl ShardListeners {
 
 /// Which commands subscribe.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tongue {
+enum SubscribeKind {
     Sharded,
     /// For servers that know no shards.
     Plain,
 }
 
-impl Tongue {
+impl SubscribeKind {
     fn subscribe(self) -> &'static str {
         match self {
-            Tongue::Sharded => "SSUBSCRIBE",
-            Tongue::Plain => "SUBSCRIBE",
+            SubscribeKind::Sharded => "SSUBSCRIBE",
+            SubscribeKind::Plain => "SUBSCRIBE",
         }
     }
 
     fn unsubscribe(self) -> &'static str {
         match self {
-            Tongue::Sharded => "SUNSUBSCRIBE",
-            Tongue::Plain => "UNSUBSCRIBE",
+            SubscribeKind::Sharded => "SUNSUBSCRIBE",
+            SubscribeKind::Plain => "UNSUBSCRIBE",
         }
     }
 }
 
 /// The connection for hints of one node, made again when it breaks.
-struct NodeEars {
+struct NodeListener {
     route: Route,
     audience: Arc<Audience>,
     listener: Arc<ShardListeners>,
     lines_opened: watch::Receiver<u64>,
     warnings: Arc<Warnings>,
-    tongue: Tongue,
+    kind: SubscribeKind,
 }
 
 /// An open connection and what comes in on it.
@@ -187,7 +187,7 @@ struct Open {
     backlog: Arc<Backlog>,
 }
 
-impl NodeEars {
+impl NodeListener {
     async fn run(mut self) {
         let audience = Arc::clone(&self.audience);
         let mut backoff = Backoff::default();
@@ -234,7 +234,7 @@ impl NodeEars {
                 () = audience.changed.notified() => {}
                 () = replaced(&mut self.lines_opened) => return Ok(()),
                 _ = sweep.tick() => {
-                    self.exchange(&mut open, self.tongue.unsubscribe(), &audience.sweep()).await?;
+                    self.exchange(&mut open, self.kind.unsubscribe(), &audience.sweep()).await?;
                 }
             }
             self.drain(&mut open)?;
@@ -250,7 +250,7 @@ impl NodeEars {
             if names.is_empty() {
                 return Ok(has_subscribed);
             }
-            let replies = self.exchange(open, self.tongue.subscribe(), &names).await?;
+            let replies = self.exchange(open, self.kind.subscribe(), &names).await?;
             let has_learnt = self.judge(&names, &replies)?;
             let left = self.audience.unconfirmed();
             if !has_learnt && left.iter().any(|name| names.contains(name)) {
@@ -267,8 +267,8 @@ impl NodeEars {
             let Value::ServerError(said) = reply else { continue };
             match said.code() {
                 "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" => turned_away.push(name),
-                _ if self.tongue == Tongue::Sharded && is_unknown(said) => {
-                    self.tongue = Tongue::Plain;
+                _ if self.kind == SubscribeKind::Sharded && is_unknown(said) => {
+                    self.kind = SubscribeKind::Plain;
                     return Ok(true);
                 }
                 _ => return Err(error::from_reply(said)),

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::address::ClusterAddress;
 use self::listener::ShardListeners;
-use self::router::{Errand, Router, SURVEY_EVERY};
+use self::router::{Router, SURVEY_EVERY, SlotRequest};
 use self::slot::Slot;
 pub use self::survey::{ClusterSurvey, Shard};
 use super::audience::Subscriber;
@@ -37,7 +37,7 @@ use tenure_backend::{ConnectError, Connection, Listening, SignalSink, Subscripti
 /// The way to a cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    errands: mpsc::Sender<Errand>,
+    requests: mpsc::Sender<SlotRequest>,
     state: watch::Receiver<Connection>,
     listener: Arc<ShardListeners>,
     warnings: Arc<Warnings>,
@@ -66,7 +66,7 @@ impl Cluster {
             Route::to(&address.node_at(seed))?;
         }
         address.warning().into_iter().for_each(|warning| warnings.tell(warning));
-        let (errands, received) = mpsc::channel(CALLS_QUEUED_MAX);
+        let (requests, received) = mpsc::channel(CALLS_QUEUED_MAX);
         let (tell, state) = watch::channel(Connection::Connecting);
         let listener = Arc::new(ShardListeners::default());
         let batches_sent = Arc::new(AtomicU64::new(0));
@@ -79,7 +79,7 @@ impl Cluster {
         let (address, listeners) = (Arc::new(address), Arc::clone(&listener));
         let router = Router::new(address, survey_every, options, received, listeners, tell);
         tokio::spawn(router.run());
-        Ok(Cluster { errands, state, listener, warnings, batches_sent })
+        Ok(Cluster { requests, state, listener, warnings, batches_sent })
     }
 
     /// Queues steps now; the future only waits.
@@ -91,7 +91,7 @@ impl Cluster {
         let deadline = timer_now() + timeout;
         let (done, replies) = oneshot::channel();
         let queued =
-            self.queue(steps, |slot, steps| Errand::new(slot, steps, deadline, timeout, done));
+            self.queue(steps, |slot, steps| SlotRequest::new(slot, steps, deadline, timeout, done));
         let state = self.state.clone();
         async move {
             queued?;
@@ -102,10 +102,10 @@ impl Cluster {
     fn queue(
         &self,
         steps: Vec<Step>,
-        errand: impl FnOnce(Slot, Vec<Step>) -> Errand,
+        request: impl FnOnce(Slot, Vec<Step>) -> SlotRequest,
     ) -> Result<(), StoreError> {
         let (slot, steps) = self.in_one_slot(steps)?;
-        self.errands.try_send(errand(slot, steps)).map_err(|refused| match refused {
+        self.requests.try_send(request(slot, steps)).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
                 StoreError::not_now(format!("{CALLS_QUEUED_MAX} calls wait already"))
             }
@@ -145,19 +145,19 @@ impl Cluster {
 
     /// Adds a listener with a queue of its own.
     pub(super) fn subscribe(&self, channel: &str) -> Subscription {
-        let (ear, subscription) = Subscriber::queue();
-        self.listener.add(channel, ear);
+        let (subscriber, subscription) = Subscriber::queue();
+        self.listener.add(channel, subscriber);
         subscription
     }
 
     /// Adds a listener that takes signals at once.
     pub(super) fn listen(&self, channel: &str, sink: SignalSink) -> Listening {
-        let (ear, listening) = Subscriber::sink(sink);
-        self.listener.add(channel, ear);
+        let (subscriber, listening) = Subscriber::sink(sink);
+        self.listener.add(channel, subscriber);
         listening
     }
 
-    /// How the cluster stands.
+    /// The state of the cluster.
     pub(super) fn state(&self) -> &watch::Receiver<Connection> {
         &self.state
     }

@@ -1,10 +1,10 @@
 //! Sends each request to the node that has its slot, and follows when slots move.
 //!
-//! In: errands, each for one slot and with a deadline. Out: their replies, the state of the
+//! In: requests, each for one slot and with a deadline. Out: their replies, the state of the
 //! cluster, and a home for every listener. One task owns everything:
 //!
 //! ```text
-//! errands ─► owner of the slot ─► connection of that node ─► reply
+//! requests ─► owner of the slot ─► connection of that node ─► reply
 //!    ▲  ▲                                                      │
 //!    │  └── TRYAGAIN, after a pause ◄──────────────────────────┤
 //!    └───── MOVED, ASK: there, at once ◄───────────────────────┘
@@ -52,12 +52,12 @@ const SURVEY_GAP: Duration = Duration::from_millis(100);
 pub(super) const SURVEY_EVERY: Duration = Duration::from_secs(30);
 /// The wait between surveys while a person has to act first.
 const REFUSED_WAIT: Duration = Duration::from_secs(2);
-/// How many errands are taken in one turn.
-const ERRANDS_AT_ONCE: usize = 256;
+/// How many requests are taken in one turn.
+const REQUESTS_AT_ONCE: usize = 256;
 
 /// Steps for the owner of a slot.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct SlotRequest {
     pub(super) slot: Slot,
     pub(super) steps: Vec<Step>,
     pub(super) deadline: Instant,
@@ -69,7 +69,7 @@ pub(super) struct Errand {
     rests: u32,
 }
 
-impl Errand {
+impl SlotRequest {
     pub(super) fn new(
         slot: Slot,
         steps: Vec<Step>,
@@ -77,7 +77,7 @@ impl Errand {
         timeout: Duration,
         done: oneshot::Sender<Result<Replies, StoreError>>,
     ) -> Self {
-        Errand { slot, steps, deadline, timeout, done, hops: 0, rests: 0 }
+        SlotRequest { slot, steps, deadline, timeout, done, hops: 0, rests: 0 }
     }
 
     /// What it is about, for people.
@@ -93,8 +93,8 @@ impl Errand {
 }
 
 enum Flight {
-    Landed { errand: Errand, node: Node, outcome: Result<Replies, StoreError> },
-    Rested(Errand),
+    Landed { request: SlotRequest, node: Node, outcome: Result<Replies, StoreError> },
+    Rested(SlotRequest),
 }
 
 enum Surveying {
@@ -103,7 +103,7 @@ enum Surveying {
 }
 
 enum Event {
-    Errands,
+    Requests,
     Closed,
     Flight(Flight),
     Surveyed(Result<SlotMap, StoreError>),
@@ -117,7 +117,7 @@ type Watched = Pin<Box<dyn Future<Output = Option<(Node, watch::Receiver<Connect
 pub(super) struct Router {
     address: Arc<ClusterAddress>,
     options: ConnectionOptions,
-    errands: mpsc::Receiver<Errand>,
+    requests: mpsc::Receiver<SlotRequest>,
     listener: Arc<ShardListeners>,
     state: watch::Sender<Connection>,
     map: Option<SlotMap>,
@@ -125,8 +125,8 @@ pub(super) struct Router {
     /// Those of them that were last heard to be down.
     seen_down: HashSet<Node>,
     watched: FuturesUnordered<Watched>,
-    /// Errands from before anything is known about the cluster, in their order.
-    waiting: VecDeque<Errand>,
+    /// Requests from before anything is known about the cluster, in their order.
+    waiting: VecDeque<SlotRequest>,
     in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = Flight> + Send>>>,
     surveying: Surveying,
     surveyed_at: Instant,
@@ -140,7 +140,7 @@ impl Router {
         address: Arc<ClusterAddress>,
         survey_every: Duration,
         options: ConnectionOptions,
-        errands: mpsc::Receiver<Errand>,
+        requests: mpsc::Receiver<SlotRequest>,
         listener: Arc<ShardListeners>,
         state: watch::Sender<Connection>,
     ) -> Self {
@@ -148,7 +148,7 @@ impl Router {
         Router {
             address,
             options,
-            errands,
+            requests,
             listener,
             state,
             map: None,
@@ -164,29 +164,29 @@ impl Router {
         }
     }
 
-    /// Ends after the other end of the queue and all errands.
+    /// Ends after the other end of the queue and all requests.
     pub(super) async fn run(mut self) {
         let mut fresh = Vec::new();
         let mut is_closed = false;
         while !(is_closed && self.in_flight.is_empty() && self.waiting.is_empty()) {
             match self.next_event(&mut fresh, is_closed).await {
-                Event::Errands => fresh.drain(..).for_each(|errand| self.dispatch(errand)),
+                Event::Requests => fresh.drain(..).for_each(|request| self.dispatch(request)),
                 Event::Closed => is_closed = true,
-                Event::Flight(Flight::Rested(errand)) => self.dispatch(errand),
-                Event::Flight(Flight::Landed { errand, node, outcome }) => {
-                    self.land(errand, &node, outcome);
+                Event::Flight(Flight::Rested(request)) => self.dispatch(request),
+                Event::Flight(Flight::Landed { request, node, outcome }) => {
+                    self.land(request, &node, outcome);
                 }
                 Event::Surveyed(Ok(map)) => self.use_map(map),
                 Event::Surveyed(Err(error)) => self.survey_failed(&error, is_closed),
                 Event::NodeChanged(node, state) => self.look_at(node, state),
-                Event::EarsChanged => self.house_ears(),
+                Event::EarsChanged => self.place_listeners(),
             }
         }
     }
 
-    async fn next_event(&mut self, fresh: &mut Vec<Errand>, is_closed: bool) -> Event {
+    async fn next_event(&mut self, fresh: &mut Vec<SlotRequest>, is_closed: bool) -> Event {
         let held = self.waiting.len() + self.in_flight.len();
-        let takes_errands = !is_closed && held < CALLS_QUEUED_MAX;
+        let takes_requests = !is_closed && held < CALLS_QUEUED_MAX;
         loop {
             tokio::select! {
                 biased;
@@ -200,45 +200,45 @@ impl Router {
                     }
                 }
                 () = self.listener.changed() => return Event::EarsChanged,
-                count = self.errands.recv_many(fresh, ERRANDS_AT_ONCE), if takes_errands => {
-                    return if count == 0 { Event::Closed } else { Event::Errands };
+                count = self.requests.recv_many(fresh, REQUESTS_AT_ONCE), if takes_requests => {
+                    return if count == 0 { Event::Closed } else { Event::Requests };
                 }
             }
         }
     }
 
-    /// Sends an errand to the owner of its slot.
-    fn dispatch(&mut self, errand: Errand) {
+    /// Sends an request to the owner of its slot.
+    fn dispatch(&mut self, request: SlotRequest) {
         let Some(map) = &self.map else {
             let refused = match &*self.state.borrow() {
                 Connection::Down(error) if !error.is_temporary() => Some(error.clone()),
                 _ => None,
             };
             return match refused {
-                Some(error) => errand.end(Err(error)),
-                None => self.waiting.push_back(errand),
+                Some(error) => request.end(Err(error)),
+                None => self.waiting.push_back(request),
             };
         };
-        match map.owner(errand.slot).cloned() {
-            Some(owner) => self.send(errand, &owner, SendMode::Plain),
+        match map.owner(request.slot).cloned() {
+            Some(owner) => self.send(request, &owner, SendMode::Plain),
             None => {
                 self.want_survey();
-                let error = self.no_owner(&errand);
-                errand.end(Err(error));
+                let error = self.no_owner(&request);
+                request.end(Err(error));
             }
         }
     }
 
-    fn send(&mut self, mut errand: Errand, node: &Node, send_mode: SendMode) {
-        let steps = std::mem::take(&mut errand.steps);
-        let (deadline, timeout) = (errand.deadline, errand.timeout);
+    fn send(&mut self, mut request: SlotRequest, node: &Node, send_mode: SendMode) {
+        let steps = std::mem::take(&mut request.steps);
+        let (deadline, timeout) = (request.deadline, request.timeout);
         match self.lines(node) {
-            Err(error) => errand.end(Err(error)),
+            Err(error) => request.end(Err(error)),
             Ok(lines) => {
                 let replies = lines.carry_out(steps, deadline, timeout, send_mode);
                 let node = node.clone();
                 self.in_flight.push(Box::pin(async move {
-                    Flight::Landed { errand, node, outcome: replies.await }
+                    Flight::Landed { request, node, outcome: replies.await }
                 }));
             }
         }
@@ -259,7 +259,12 @@ impl Router {
         route.map_err(|error| StoreError::unreachable(error.to_string()))
     }
 
-    fn land(&mut self, mut errand: Errand, node: &Node, outcome: Result<Replies, StoreError>) {
+    fn land(
+        &mut self,
+        mut request: SlotRequest,
+        node: &Node,
+        outcome: Result<Replies, StoreError>,
+    ) {
         let mut replies = match outcome {
             Ok(replies) => replies,
             Err(error) => {
@@ -267,7 +272,7 @@ impl Router {
                 if self.seen_down.is_empty() {
                     self.want_survey();
                 }
-                return errand.end(Err(error));
+                return request.end(Err(error));
             }
         };
         let redirection = |reply: &Value| match reply {
@@ -279,56 +284,56 @@ impl Router {
         let Some((redirect, said)) = replies.values.first().and_then(redirection) else {
             // What follows the first is a courtesy, and comes again with the next request.
             replies.values.retain(|reply| redirection(reply).is_none());
-            return errand.end(Ok(replies));
+            return request.end(Ok(replies));
         };
-        errand.steps = replies.steps;
+        request.steps = replies.steps;
         match redirect {
             Redirect::Moved { slot, to } => {
                 if let Some(map) = &mut self.map {
                     map.learn(slot, &to);
                 }
                 self.want_survey();
-                self.send_on(errand, &to, SendMode::Plain);
+                self.send_on(request, &to, SendMode::Plain);
             }
-            Redirect::Ask { to } => self.send_on(errand, &to, SendMode::Asking),
-            Redirect::TryAgain => self.rest(errand, said),
+            Redirect::Ask { to } => self.send_on(request, &to, SendMode::Asking),
+            Redirect::TryAgain => self.rest(request, said),
             Redirect::Down => {
                 self.want_survey();
-                let error = self.down(&errand, &said);
-                errand.end(Err(error));
+                let error = self.down(&request, &said);
+                request.end(Err(error));
             }
         }
     }
 
-    fn send_on(&mut self, mut errand: Errand, to: &Node, send_mode: SendMode) {
-        errand.hops += 1;
-        if errand.hops > HOPS_MAX {
-            let slot = errand.slot;
-            return errand.end(Err(StoreError::not_now(format!(
+    fn send_on(&mut self, mut request: SlotRequest, to: &Node, send_mode: SendMode) {
+        request.hops += 1;
+        if request.hops > HOPS_MAX {
+            let slot = request.slot;
+            return request.end(Err(StoreError::not_now(format!(
                 "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the \
                  nodes disagree about its owner; redis-cli --cluster check {to} tells more"
             ))));
         }
-        self.send(errand, to, send_mode);
+        self.send(request, to, send_mode);
     }
 
     /// The keys are on their way: tries again in a moment, if there is one left.
-    fn rest(&mut self, mut errand: Errand, said: StoreError) {
-        let rest = REST.saturating_mul(1 << errand.rests.min(8)).min(REST_MAX);
+    fn rest(&mut self, mut request: SlotRequest, said: StoreError) {
+        let rest = REST.saturating_mul(1 << request.rests.min(8)).min(REST_MAX);
         let until = timer_now() + rest;
-        if until >= errand.deadline {
-            return errand.end(Err(said));
+        if until >= request.deadline {
+            return request.end(Err(said));
         }
-        errand.rests += 1;
-        errand.hops = 0;
+        request.rests += 1;
+        request.hops = 0;
         self.in_flight.push(Box::pin(async move {
             tokio::time::sleep_until(until).await;
-            Flight::Rested(errand)
+            Flight::Rested(request)
         }));
     }
 
-    fn no_owner(&self, errand: &Errand) -> StoreError {
-        let (slot, key) = (errand.slot, errand.key());
+    fn no_owner(&self, request: &SlotRequest) -> StoreError {
+        let (slot, key) = (request.slot, request.key());
         StoreError::not_now(format!(
             "no node of {} serves slot {slot}, in which {key} lies",
             self.address
@@ -336,15 +341,15 @@ impl Router {
         .with_next_step("give it an owner (redis-cli --cluster fix HOST:PORT)")
     }
 
-    fn down(&self, errand: &Errand, said: &StoreError) -> StoreError {
+    fn down(&self, request: &SlotRequest, said: &StoreError) -> StoreError {
         let said = match said.kind() {
             StoreErrorKind::NotNow => said.message().to_owned(),
             _ => said.to_string(),
         };
         if said.contains("not served") {
-            return self.no_owner(errand);
+            return self.no_owner(request);
         }
-        let place = format!("{said} (slot {}, key {})", errand.slot, errand.key());
+        let place = format!("{said} (slot {}, key {})", request.slot, request.key());
         match self.map.as_ref().and_then(SlotMap::gaps) {
             Some(gaps) => StoreError::not_now(format!("{place}: slots without an owner: {gaps}"))
                 .with_next_step("give them one (redis-cli --cluster fix HOST:PORT)"),
@@ -375,9 +380,9 @@ impl Router {
         };
         self.surveying = Surveying::At(self.surveyed_at + wait);
         let waiting: Vec<_> = self.waiting.drain(..).collect();
-        waiting.into_iter().for_each(|errand| self.dispatch(errand));
+        waiting.into_iter().for_each(|request| self.dispatch(request));
         self.listener.readmit();
-        self.house_ears();
+        self.place_listeners();
         self.tell_state();
     }
 
@@ -391,9 +396,9 @@ impl Router {
         if self.map.is_some() {
             return;
         }
-        self.waiting.retain(|errand| !errand.done.is_closed());
+        self.waiting.retain(|request| !request.done.is_closed());
         if is_closed || !error.is_temporary() {
-            self.waiting.drain(..).for_each(|errand| errand.end(Err(error.clone())));
+            self.waiting.drain(..).for_each(|request| request.end(Err(error.clone())));
         }
         self.state.send_replace(Connection::Down(error.clone()));
     }
@@ -434,13 +439,13 @@ impl Router {
     }
 
     /// Gives every listener that has none a connection to the owner of its channel's slot.
-    fn house_ears(&mut self) {
+    fn place_listeners(&mut self) {
         if self.listener.take_doubt() {
             self.want_survey();
         }
         let Some(map) = self.map.clone() else { return };
         let listener = Arc::clone(&self.listener);
-        listener.house(&map, |node| {
+        listener.place(&map, |node| {
             let route = self.route(node).ok()?;
             let lines_opened = self.lines(node).ok()?.lines_opened();
             Some((route, lines_opened, Arc::clone(&self.options.warnings)))

@@ -118,21 +118,21 @@ fn verdict(failures: &[(&Node, StoreError)]) -> StoreError {
 /// How many nodes are asked beside those that the address names.
 const OTHERS_ASKED_MAX: usize = 256;
 
-/// A cluster as its nodes tell of it.
+/// The state of a cluster as its nodes describe it.
 #[derive(Debug)]
 pub struct ClusterSurvey {
-    /// The nodes that do not tell anything, with the reason.
+    /// The nodes that did not answer, with the reason.
     pub silent: Vec<(String, StoreError)>,
     address: ClusterAddress,
     map: SlotMap,
 }
 
-/// The nodes that have a slot.
+/// The nodes that serve a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The one that serves it.
+    /// The primary.
     pub owner: RedisUrl,
-    /// Those that would take over.
+    /// The replicas.
     pub replicas: Vec<RedisUrl>,
 }
 
@@ -158,22 +158,22 @@ impl ClusterSurvey {
         Ok(ClusterSurvey { silent, address, map: put_together(&told) })
     }
 
-    /// The slots that nobody serves: `0-99, 5460`. `None` when there are none.
+    /// The slots that no node serves: `0-99, 5460`. `None` if there are none.
     pub fn missing_slots(&self) -> Option<String> {
         self.map.gaps()
     }
 
-    /// The slot in which a key lies.
+    /// The slot of a key.
     pub fn slot_of(&self, key: &str) -> u16 {
         Slot::of(key).number()
     }
 
-    /// The nodes that have the slot of a key. `None` when nobody serves it.
+    /// The nodes that serve the slot of a key. `None` if there are none.
     pub fn shard_of(&self, key: &str) -> Option<Shard> {
         self.map.owner(Slot::of(key)).map(|owner| self.shard(owner))
     }
 
-    /// All that serve slots.
+    /// All nodes that serve slots.
     pub fn shards(&self) -> Vec<Shard> {
         let owners = self.map.nodes().iter().filter(|node| self.map.is_owner(node));
         owners.map(|owner| self.shard(owner)).collect()

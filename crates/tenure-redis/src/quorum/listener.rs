@@ -28,14 +28,14 @@ impl QuorumListener {
     /// Listens to all nodes until the answer is dropped.
     pub(super) fn listen(self, nodes: &[Arc<dyn Backend>], resource: &Resource) -> Listening {
         let listener = Arc::new(self);
-        let ear = |(node, backend): (usize, &Arc<dyn Backend>)| {
+        let listen_to = |(node, backend): (usize, &Arc<dyn Backend>)| {
             let listener = Arc::clone(&listener);
             let receiver: Arc<dyn Fn(Signal) + Send + Sync> =
                 Arc::new(move |signal| listener.hear(node, signal));
             let listening = backend.listen(resource, SignalSink::new(&receiver));
             (listening, receiver)
         };
-        let open: Vec<_> = nodes.iter().enumerate().map(ear).collect();
+        let open: Vec<_> = nodes.iter().enumerate().map(listen_to).collect();
         Listening::until_dropped(move || drop(open))
     }
 

@@ -44,13 +44,13 @@ pub struct QuorumBackend {
 }
 
 impl QuorumBackend {
-    /// The nodes at an address such as `redis+quorum://host1,host2,host3`. Fails when the address
-    /// or a file that it names is unusable, and when a node that answers is none that can count: a
-    /// replica, a part of a cluster, a sentinel, or the same server as another. Nodes that do not
-    /// answer are no failure: they may come back.
+    /// Opens the nodes at an address such as `redis+quorum://host1,host2,host3`. Fails if the
+    /// address or a file that it names cannot be used, and if a node that answers cannot take part:
+    /// a replica, a node of a cluster, a sentinel, or the same server as another one. A node that
+    /// does not answer is no failure, because it may come back.
     ///
     /// # Panics
-    /// Outside a tokio runtime, in which its connections are to live.
+    /// Outside a tokio runtime, which its connections need.
     pub async fn open(address: &str) -> Result<Self, ConnectError> {
         let address = QuorumAddress::parse(address)?;
         let absent = survey::check(&address).await?;
@@ -61,14 +61,14 @@ impl QuorumBackend {
         Self::build(nodes, absent, address.to_string())
     }
 
-    /// The nodes that an address names, for tools that look at each of them. `None` when it names
-    /// no quorum.
+    /// The nodes that an address names, for tools that examine each of them. `None` if it is not
+    /// the address of a quorum.
     pub fn nodes_of(address: &str) -> Option<Result<Vec<RedisUrl>, ConnectError>> {
         FORM.is_meant(address).then(|| Ok(QuorumAddress::parse(address)?.nodes().to_vec()))
     }
 
-    /// A quorum of these nodes, each a backend of its own that leads to one server. `place` is
-    /// what users are shown. Fails when they are fewer than three or an even number.
+    /// A quorum of these nodes, each a backend for one server. `place` is the address to show.
+    /// Fails if there are fewer than three or an even number.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -188,9 +188,11 @@ do
     life.is_replica = (field(replication, '\nrole:') or 'master') ~= 'master'
     life.complete = field(server, '\ntenure_history:') == 'complete'
     life.uptime = tonumber(field(server, '\nuptime_in_seconds:') or '0') or 0
+    -- Of our own store the incarnation tells a change of life. Its age does not: the process of a
+    -- promoted replica may be older than any lease that it never heard of.
+    life.failed_over = string.find(field(replication, '\nmaster_replid2:') or '', '[^0]') ~= nil
     if not own then
       life.replication = field(replication, '\nmaster_replid:') or ''
-      life.failed_over = string.find(field(replication, '\nmaster_replid2:') or '', '[^0]') ~= nil
     end
   end
   life.text = life.run .. ':' .. life.replication

@@ -118,21 +118,21 @@ fn promotion_advice(kind: io::ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// What sentinels say of a primary.
+/// What sentinels say about a primary.
 #[derive(Debug)]
 pub struct SentinelSurvey {
     /// The sentinels, as the address names them.
     pub sentinels: Vec<SentinelAnswer>,
-    /// The primary that more than half of them name. The error says why there is none.
+    /// The primary that more than half of them name, or why there is none.
     pub master: Result<RedisUrl, StoreError>,
 }
 
-/// What one sentinel says.
+/// The answer of one sentinel.
 #[derive(Debug)]
 pub struct SentinelAnswer {
-    /// Where it is.
+    /// The address of the sentinel.
     pub sentinel: String,
-    /// Where the primary is; `None` when it watches none of that name.
+    /// The address of the primary; `None` if the sentinel watches none of that name.
     pub master: Result<Option<String>, StoreError>,
 }
 

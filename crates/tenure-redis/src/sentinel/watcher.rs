@@ -45,13 +45,13 @@ async fn listen(
     backoff: &mut Backoff,
 ) -> Result<(), StoreError> {
     let backlog = Arc::new(Backlog::default());
-    let mut ears = shared.transport[way].listen(Arc::clone(&backlog)).await?;
-    let subscribed = ears.subscribe(SWITCHED).await;
+    let mut messages = shared.transport[way].listen(Arc::clone(&backlog)).await?;
+    let subscribed = messages.subscribe(SWITCHED).await;
     subscribed.map_err(|error| super::error::from_connection(&error))?;
     backoff.reset();
     // What happened before this was missed.
     let _ = look(shared, tell).await;
-    let mut messages = ears.on_message();
+    let mut messages = messages.on_message();
     loop {
         backlog.caught_up();
         match tokio::time::timeout(LOOK_EVERY, messages.next()).await {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::Moment;
 
-use super::{Outcome, Output, Program, Stage, StartError, Word, Wrapper};
+use super::{Output, Program, RunOutcome, Stage, StartError, Word, Wrapper};
 use crate::process::{KillAnswer, ListedChild, Pid};
 
 /// Between two looks at what is left: short at first, because most programs are gone at once.
@@ -202,13 +202,13 @@ impl Program {
         self.group.is_none() && matches!(self.not_started, Some(StartError::Fork(_)))
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> RunOutcome {
         match (&self.stage, self.not_started, self.is_cut_short, self.leader) {
-            (Stage::Stuck { pids, .. }, ..) => Outcome::NotEnded(pids.clone()),
-            (_, Some(error), ..) => Outcome::NotStarted(error),
-            (_, None, false, Some(ending)) => Outcome::ByItself(ending),
-            (_, None, true, _) if !self.has_executed => Outcome::NeverRan,
-            (_, None, _, ending) => Outcome::WithItsTerm(ending),
+            (Stage::Stuck { pids, .. }, ..) => RunOutcome::NotEnded(pids.clone()),
+            (_, Some(error), ..) => RunOutcome::NotStarted(error),
+            (_, None, false, Some(ending)) => RunOutcome::ByItself(ending),
+            (_, None, true, _) if !self.has_executed => RunOutcome::NeverRan,
+            (_, None, _, ending) => RunOutcome::WithItsTerm(ending),
         }
     }
 }

@@ -72,7 +72,7 @@ impl GuardLink {
 }
 
 impl Wrapper {
-    /// Sees to it that there is a guard, while nothing runs, too.
+    /// Makes sure that there is a guard, even while nothing runs.
     pub fn keep_guard(&mut self, now: Moment) {
         if self.guard.state == State::Absent {
             self.guard.state = State::Starting(now + START_TIMEOUT);
@@ -98,7 +98,7 @@ impl Wrapper {
         }
     }
 
-    /// The guard said something.
+    /// A reply of the guard.
     pub fn handle_reply(&mut self, now: Moment, reply: Reply) {
         match reply {
             Reply::Ready if matches!(self.guard.state, State::Starting(_)) => {

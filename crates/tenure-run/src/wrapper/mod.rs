@@ -1,4 +1,5 @@
-//! The wrapper's half: it starts a program under a term, and nothing of it is left afterwards.
+//! The wrapper's half: it starts a program under a term, and makes sure that nothing of it is left
+//! afterwards.
 //!
 //! ```text
 //!          guard ready        forked            guard watches        executed
@@ -41,16 +42,16 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A child that has ended is reaped after this long: whoever started it may wait for it as well.
 const REAP_AFTER: Duration = Duration::from_millis(150);
 
-/// What a wrapper does next.
+/// What the wrapper has to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Start a guard; answered by [`Wrapper::handle_guard_failed`] or by its first reply.
     StartGuard,
     /// Kill the guard, so that the end of its pipe means nothing to it, then close the pipe.
     KillGuard,
-    /// See whether the guard has ended or was stopped.
+    /// Check whether the guard has ended or was stopped.
     LookAtGuard,
-    /// Tell the guard; if it takes nothing, [`Wrapper::handle_guard_trouble`].
+    /// Send an order to the guard; if it takes none, [`Wrapper::handle_guard_trouble`].
     Order(NumberedOrder),
     /// Fork the program's process, which waits at a gate before it executes anything; answered by
     /// [`Wrapper::handle_forked`] or [`Wrapper::handle_not_forked`].
@@ -58,13 +59,13 @@ pub enum Output {
     /// Let it execute the program; answered by [`Wrapper::handle_executed`] or
     /// [`Wrapper::handle_not_executed`].
     OpenGate,
-    /// It shall not execute anything.
+    /// Let it execute nothing.
     CloseGate,
     /// Send a signal to the program's group.
     Signal {
-        /// To whom.
+        /// The process group.
         group: Pid,
-        /// Which.
+        /// The signal.
         signal: SentSignal,
     },
     /// Send SIGKILL to the group.
@@ -73,33 +74,33 @@ pub enum Output {
     Kill(Pid),
     /// Send SIGKILL to the descendants of this child, which a signal did not end.
     KillBelow(Pid),
-    /// See how the leader stands; answered by [`Wrapper::handle_leader`].
+    /// Check the state of the leader; answered by [`Wrapper::handle_leader`].
     LookAtLeader(Pid),
     /// List the children of this process; answered by [`Wrapper::handle_children`].
     ListChildren,
     /// Reap this child, which has ended.
     Reap(Pid),
-    /// List what descends from this process and is not in this group, or all of it; answered by
-    /// [`Wrapper::handle_strays`].
+    /// List all descendants of this process that are not in this group (or all of them, without a
+    /// group); answered by [`Wrapper::handle_strays`].
     ListStrays(Option<Pid>),
-    /// Renew the lease no more, and give nothing back before it ends.
+    /// Stop renewing the lease, and release nothing before it ends.
     HoldTerm,
-    /// Tell people, without ever waiting for them.
+    /// Print this on stderr, without ever waiting.
     Say(Word),
-    /// Nothing runs any more; what [`Wrapper::begin`] began is over.
-    Over(Outcome),
-    /// There cannot be a guard, so nothing can be run here.
+    /// Nothing runs any more: the run that [`Wrapper::begin`] started is over.
+    Over(RunOutcome),
+    /// No guard can be started, so nothing can run here.
     NoGuard,
 }
 
 /// A signal for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentSignal {
-    /// The one that asks it to stop.
+    /// The signal that asks it to stop.
     Stop,
     /// SIGCONT: a stopped process could not even die.
     Continue,
-    /// One of this number, which came from outside.
+    /// A signal with this number, which came from outside.
     Passed(i32),
 }
 
@@ -108,15 +109,15 @@ pub enum SentSignal {
 pub enum Word {
     /// The guard is being replaced.
     GuardReplaced(GuardTrouble),
-    /// No guard could be had for the running program, so it was killed.
+    /// No guard could be started for the running program, so it was killed.
     Unguarded,
     /// The term is over, so the program was killed: this long after it was asked to stop.
     CutOff(Duration),
     /// These processes cannot be ended. The term is held to its end.
     NotEnded {
-        /// Who belongs to another user.
+        /// Processes that belong to another user.
         refused: Vec<Pid>,
-        /// Who hangs inside the kernel, or comes back faster than it can be killed.
+        /// Processes that hang inside the kernel, or come back faster than they can be killed.
         stuck: Vec<Pid>,
     },
 }
@@ -134,16 +135,16 @@ pub enum GuardTrouble {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// The program ended by itself, or by a signal from outside.
     ByItself(Ending),
-    /// Its term is over, or had to be abandoned; how the leader ended, if it had begun.
+    /// Its term ended; with how the leader ended, if it had started.
     WithItsTerm(Option<Ending>),
-    /// Its term was over before it ran anything.
+    /// Its term ended before anything ran.
     NeverRan,
-    /// It never ran.
+    /// It could not be started.
     NotStarted(StartError),
-    /// These processes of it could not be ended. Nothing else may be started here.
+    /// These of its processes could not be ended. Nothing else may be started here.
     NotEnded(Vec<Pid>),
 }
 
@@ -156,16 +157,16 @@ pub enum StartError {
     Execute(i32),
     /// Its process was ended from outside before it executed anything.
     Died(Ending),
-    /// There cannot be a guard.
+    /// No guard can be started.
     NoGuard,
 }
 
 /// Until when a program may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// When whatever is left of it is killed.
+    /// When everything that is left of it is killed.
     pub kill_at: Moment,
-    /// When somebody else may lead.
+    /// When another instance may lead.
     pub ends_at: Moment,
 }
 
@@ -242,7 +243,7 @@ enum Stage {
 }
 
 impl Wrapper {
-    /// A wrapper that runs nothing.
+    /// A wrapper that runs nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -273,7 +274,7 @@ impl Wrapper {
         self.advance(now);
     }
 
-    /// The lease was renewed, or is over, which is a deadline in the past.
+    /// The lease was renewed, or is over: then the deadline is in the past.
     pub fn handle_deadline(&mut self, now: Moment, deadline: Deadline) {
         let Some(program) = &mut self.program else { return };
         if program.deadline == deadline {
@@ -313,7 +314,7 @@ impl Wrapper {
         }
     }
 
-    /// The grace is over: whatever is left is killed.
+    /// The grace is over: everything that is left is killed.
     pub fn handle_cut_off(&mut self, now: Moment) {
         let Some(program) = &self.program else { return };
         if matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }) {
@@ -327,7 +328,7 @@ impl Wrapper {
         }
     }
 
-    /// A signal came that is for the program.
+    /// A signal arrived that is for the program.
     pub fn handle_signal(&mut self, _now: Moment, number: i32) {
         if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {
             let signal = SentSignal::Passed(number);
@@ -335,8 +336,7 @@ impl Wrapper {
         }
     }
 
-    /// Whether a signal from outside is the program's affair: it runs, and nobody has told it to
-    /// stop.
+    /// Whether signals from outside go to the program: it runs, and was not told to stop.
     pub fn takes_signals(&self) -> bool {
         let program = self.program.as_ref();
         program.is_some_and(|program| program.stage == Stage::Running && !program.is_cut_short)
@@ -347,14 +347,14 @@ impl Wrapper {
         self.program.as_ref().is_some_and(|program| program.stage == Stage::Running)
     }
 
-    /// Whoever repeats the wish to end means it.
+    /// A second request to stop: the running program is sent the stop signal.
     pub fn handle_repeated_stop(&mut self, _now: Moment) {
         if let Some(Program { stage: Stage::Running, group: Some(group), .. }) = self.program {
             self.outputs.push_back(Output::Signal { group, signal: SentSignal::Stop });
         }
     }
 
-    /// Some child has ended or was stopped.
+    /// A child has ended or was stopped.
     pub fn handle_child_news(&mut self, now: Moment) {
         self.outputs.push_back(Output::LookAtGuard);
         match &self.program {
@@ -367,7 +367,7 @@ impl Wrapper {
         self.look_at = Some(self.look_at.unwrap_or(now + LOOK_PAUSE));
     }
 
-    /// How the leader stands.
+    /// The state of the leader.
     pub fn handle_leader(&mut self, now: Moment, leader: Leader) {
         let Some(program) = &mut self.program else { return };
         if let (Leader::Ended(ending), None) = (leader, program.leader) {
@@ -383,7 +383,7 @@ impl Wrapper {
         }
     }
 
-    /// The children of this process, as the system listed them; `None` when it could not.
+    /// The children of this process, as the system listed them; `None` if it could not.
     pub fn handle_children(&mut self, now: Moment, children: Option<&[ListedChild]>) {
         let look = self.looks.pop_front().unwrap_or(Look::Reap);
         let listed = children.unwrap_or_default();
@@ -404,7 +404,7 @@ impl Wrapper {
         }
     }
 
-    /// Time has passed.
+    /// Time has passed: does what is due.
     pub fn handle_time(&mut self, now: Moment) {
         if self.look_at.is_some_and(|look_at| now >= look_at) {
             self.look_at = None;
@@ -426,7 +426,7 @@ impl Wrapper {
         self.outputs.pop_front()
     }
 
-    /// When to come back, if nothing happens before.
+    /// When to call [`handle_time`](Self::handle_time), if nothing happens before.
     pub fn wakes_at(&self) -> Option<Moment> {
         let of_program = self.program.as_ref().map(|program| match &program.stage {
             Stage::Ending(progress) => progress.look_at,
@@ -446,7 +446,7 @@ impl Wrapper {
         self.program.is_none() && !self.is_closed
     }
 
-    /// Whether the leader of a program that is gone waits for the guard to forget it.
+    /// Whether the guard has yet to forget the last program's group.
     pub fn is_forgetting(&self) -> bool {
         self.unforgotten.is_some()
     }

@@ -2,7 +2,7 @@
 
 use tenure_core::Moment;
 use tenure_run::{
-    Deadline, Ending, Leader, ListedChild, NumberedOrder, Order, Outcome, Output, Pid, Reply,
+    Deadline, Ending, Leader, ListedChild, NumberedOrder, Order, Output, Pid, Reply, RunOutcome,
     Wrapper,
 };
 
@@ -56,13 +56,13 @@ fn a_term_that_never_ran_does_not_give_the_number_of_the_last_leader_away() {
     answer(&mut wrapper, 0);
     wrapper.handle_child_news(at(10));
     let (seen, forget) = answer(&mut wrapper, 10);
-    assert!(seen.contains(&Output::Over(Outcome::ByItself(Ending::Exited(0)))), "{seen:?}");
+    assert!(seen.contains(&Output::Over(RunOutcome::ByItself(Ending::Exited(0)))), "{seen:?}");
 
     // The next term waits for the guard, and is over before that answers.
     wrapper.begin(at(20), until(10_000));
     wrapper.handle_cut_off(at(30));
     let (mut seen, _) = answer(&mut wrapper, 30);
-    assert!(seen.contains(&Output::Over(Outcome::NeverRan)), "{seen:?}");
+    assert!(seen.contains(&Output::Over(RunOutcome::NeverRan)), "{seen:?}");
     for now in [100, 200, 290] {
         wrapper.handle_child_news(at(now));
         wrapper.handle_time(at(now));

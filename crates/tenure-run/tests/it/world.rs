@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use tenure_core::Moment;
 use tenure_run::{
     Deadline, Ending, Guard, GuardOutput, GuardTrouble, KillAnswer, Leader, ListedChild,
-    NumberedOrder, Outcome, Output, Pid, Reply, SentSignal, StartError, Stray, Wrapper,
+    NumberedOrder, Output, Pid, Reply, RunOutcome, SentSignal, StartError, Stray, Wrapper,
 };
 
 use self::checks::Checks;
@@ -745,21 +745,21 @@ impl World {
         self.wrapper.handle_strays(now, Some(&listed));
     }
 
-    fn end_term(&mut self, outcome: Outcome) {
+    fn end_term(&mut self, outcome: RunOutcome) {
         self.end_check();
         let Some(term) = self.term.take() else { return };
-        let with_rest = matches!(outcome, Outcome::NotEnded(_));
+        let with_rest = matches!(outcome, RunOutcome::NotEnded(_));
         match &outcome {
-            Outcome::NotEnded(_) if self.now < term.ends_at && self.is_left(term.number) => {
+            RunOutcome::NotEnded(_) if self.now < term.ends_at && self.is_left(term.number) => {
                 self.violate(format!("term {} was not held to its end", term.number));
             }
-            Outcome::NeverRan if term.has_executed => {
+            RunOutcome::NeverRan if term.has_executed => {
                 self.violate("a program that ran is said never to have run".into());
             }
-            Outcome::ByItself(_) if !term.has_executed => {
+            RunOutcome::ByItself(_) if !term.has_executed => {
                 self.violate("a program that never ran ended by itself".into());
             }
-            Outcome::NotStarted(StartError::Execute(_)) if !term.execution_fails => {
+            RunOutcome::NotStarted(StartError::Execute(_)) if !term.execution_fails => {
                 self.violate("a program that can be executed could not be".into());
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! Hooks: whoever must know that this instance begins or ceases to lead.
+//! Hooks: commands and addresses that are called when this instance starts or stops leading.
 //!
 //! Each resource has an [`Order`], which decides, and a task, which runs what was decided. A hook
 //! that fails is tried again, a little later each time, until it succeeds, is tried out, or
@@ -21,17 +21,17 @@ use tokio::task::JoinSet;
 
 pub use webhook::WebhookError;
 
-use self::order::{Order, Outcome, Output, Tried};
+use self::order::{HookOutcome, Order, Output, Tried};
 use crate::clock;
 
-/// How often one happening is tried.
+/// How often a hook is tried for one event.
 pub const HOOK_TRIES_MAX: u32 = 6;
 /// How long one try may take.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long hooks may take to end when the program ends: one whole try, and some air.
 const FAREWELL_MAX: Duration = Duration::from_secs(11);
 
-/// Something to do when this instance begins or ceases to lead.
+/// A command or address that is called when this instance starts or stops leading.
 #[derive(Clone)]
 pub struct Hook {
     turn: Turn,
@@ -70,7 +70,7 @@ enum Interrupted {
 }
 
 impl Hook {
-    /// Runs `command` in a shell when this instance begins to lead. The environment has
+    /// Runs `command` in a shell when this instance starts to lead. The environment has
     /// `TENURE_EVENT`, `TENURE_NAME`, `TENURE_ID`, `TENURE_TOKEN` and `TENURE_REASON`.
     pub fn command_on_gain(command: impl Into<String>) -> Self {
         Hook { turn: Turn::Gain, action: Action::Command(command.into()) }
@@ -81,7 +81,7 @@ impl Hook {
         Hook { turn: Turn::Loss, action: Action::Command(command.into()) }
     }
 
-    /// Posts to `url` when this instance begins to lead. Fails when `url` is not `http://…` or
+    /// Posts to `url` when this instance starts to lead. Fails if `url` is not `http://…` or
     /// `https://…`.
     pub fn webhook_on_gain(url: &Secret) -> Result<Self, WebhookError> {
         Ok(Hook { turn: Turn::Gain, action: Action::Webhook(webhook::Webhook::new(url)?) })
@@ -160,12 +160,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    fn count(&self, outcome: Outcome) {
+    fn count(&self, outcome: HookOutcome) {
         let counter = match outcome {
-            Outcome::Done => &self.done,
-            Outcome::Retried => &self.retried,
-            Outcome::Failed => &self.failed,
-            Outcome::Superseded => &self.superseded,
+            HookOutcome::Done => &self.done,
+            HookOutcome::Retried => &self.retried,
+            HookOutcome::Failed => &self.failed,
+            HookOutcome::Superseded => &self.superseded,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -30,12 +30,12 @@ pub(super) enum Output {
     /// End a try that runs; what came of it is still to be reported.
     End { number: u64 },
     /// Count what came of a hook.
-    Count { hook: usize, outcome: Outcome },
+    Count { hook: usize, outcome: HookOutcome },
 }
 
 /// What came of telling a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum HookOutcome {
     Done,
     Retried,
     Failed,
@@ -101,7 +101,7 @@ impl Order {
         }
         if let Some(skipped) = self.waiting.replace(Arc::clone(happening)) {
             for hook in self.listeners(skipped.turn) {
-                self.count(hook, Outcome::Superseded);
+                self.count(hook, HookOutcome::Superseded);
             }
         }
         self.interrupt();
@@ -114,9 +114,9 @@ impl Order {
         let Some(index) = self.deliveries.iter().position(is_it) else { return };
         let (hook, attempt) = (self.deliveries[index].hook, self.deliveries[index].attempt);
         let outcome = match tried {
-            Tried::Done => Outcome::Done,
-            _ if self.waiting.is_some() => Outcome::Superseded,
-            _ if attempt == HOOK_TRIES_MAX => Outcome::Failed,
+            Tried::Done => HookOutcome::Done,
+            _ if self.waiting.is_some() => HookOutcome::Superseded,
+            _ if attempt == HOOK_TRIES_MAX => HookOutcome::Failed,
             _ => {
                 self.deliveries[index].step = Step::Pausing { until: now + pause_after(attempt) };
                 return;
@@ -133,7 +133,7 @@ impl Order {
             let delivery = &self.deliveries[index];
             if matches!(delivery.step, Step::Pausing { until } if until <= now) {
                 let hook = delivery.hook;
-                self.count(hook, Outcome::Retried);
+                self.count(hook, HookOutcome::Retried);
                 self.deliveries[index].attempt += 1;
                 self.begin_try(index);
             }
@@ -179,7 +179,7 @@ impl Order {
             }
         }
         self.deliveries.retain(|delivery| matches!(delivery.step, Step::Trying { .. }));
-        given_up.into_iter().for_each(|hook| self.count(hook, Outcome::Superseded));
+        given_up.into_iter().for_each(|hook| self.count(hook, HookOutcome::Superseded));
     }
 
     /// Tells the newest news once nothing older runs.
@@ -212,7 +212,7 @@ impl Order {
         (0..self.hooks.len()).filter(|hook| self.hooks[*hook] == turn).collect()
     }
 
-    fn count(&mut self, hook: usize, outcome: Outcome) {
+    fn count(&mut self, hook: usize, outcome: HookOutcome) {
         self.outputs.push_back(Output::Count { hook, outcome });
     }
 }

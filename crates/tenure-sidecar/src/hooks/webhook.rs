@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 
 use super::Happening;
 
-/// Why an address cannot be posted to. Never quotes it, for it may hold a secret.
+/// Why an address cannot be posted to. It never quotes the address, which may contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the address of a webhook must look like https://host[:port]/path")]
 pub struct WebhookError;

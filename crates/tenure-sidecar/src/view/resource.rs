@@ -153,7 +153,7 @@ pub(crate) struct Counts {
     pub(crate) attempts_failed: u64,
 }
 
-/// How a resource stands now.
+/// The current state of a resource.
 pub(crate) fn resource(watched: &Watched, connection: &Connection) -> Resource {
     let (seen, standing) = (watched.seen(), watched.own());
     let own = standing.status.as_ref();

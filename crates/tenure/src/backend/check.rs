@@ -2,9 +2,8 @@
 
 use super::{ConnectError, address};
 
-/// Looks at an address as a client would that knows no other backends than ours: it is one that we
-/// understand, and the files that it names can be read. Whether anybody is there is not asked.
-/// Returns the address without logins and files, fit for logs.
+/// Checks an address without opening anything: Tenure must know its scheme, and the files that it
+/// names must be readable. Returns the address without logins and files, for logs.
 ///
 /// ```
 /// # use tenure::backend::check_address;

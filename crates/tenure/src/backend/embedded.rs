@@ -18,8 +18,8 @@ pub(super) const SCHEME: &str = "embedded";
 
 /// A store in memory on a thread of this process, for any number of clients of this process.
 ///
-/// It lives until the last clone, and the last client that uses it, is gone. It was never written
-/// to before it started and says so, hence its first leaders need not wait out old leases.
+/// It exists until the last clone, and the last client that uses it, is dropped. It starts empty
+/// and says so, so its first leaders need not wait for old leases.
 ///
 /// ```
 /// # use tenure::{Tenure, backend::EmbeddedStore};
@@ -51,7 +51,7 @@ impl EmbeddedStore {
     /// A backend on this store, which it keeps alive.
     ///
     /// # Panics
-    /// Outside a tokio runtime, in which its connections are to live.
+    /// Outside a tokio runtime, which its connections need.
     pub fn backend(&self) -> RedisBackend {
         RedisBackend::with_connector(self.clone(), Login::default())
     }

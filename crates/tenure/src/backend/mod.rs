@@ -2,8 +2,8 @@
 //!
 //! In: [`Call`](tenure_core::protocol::Call)s, one request about one resource each. Out:
 //! [`Answer`](tenure_core::protocol::Answer)s, and hints pushed to subscribers. A backend decides
-//! nothing about leadership; it carries out requests atomically and says honestly when it does not
-//! know. Whoever writes one depends on the crate `tenure-core` for these words.
+//! nothing about leadership: it carries out requests atomically, and reports an error when it does
+//! not know the outcome. To write one, depend on the crate `tenure-core` for these types.
 
 #[cfg_attr(not(feature = "redis"), path = "no_redis.rs")]
 mod address;

@@ -6,26 +6,25 @@ use super::Config;
 use crate::{Error, Tenure};
 
 impl Tenure {
-    /// A client as the configuration file says, with the variables of this process laid over it.
+    /// A client with the settings of a configuration file and of the environment variables of this
+    /// process, which win.
     ///
-    /// Fails with everything that is wrong with the configuration, or as [`connect`](Self::connect)
-    /// does.
+    /// Fails with all problems of the configuration, or as [`connect`](Self::connect) does.
     pub async fn from_file(file: impl Into<PathBuf>) -> Result<Self, Error> {
         Self::from_config(Config::from_file(file)?).await
     }
 
-    /// A client as the variables of this process say: `TENURE_STORE`, `TENURE_DEFAULTS__TTL` and
-    /// so on, and the file that `TENURE_CONFIG` names.
+    /// A client with the settings of this process's environment variables (`TENURE_STORE`,
+    /// `TENURE_DEFAULTS__TTL`, …) and of the file that `TENURE_CONFIG` names.
     ///
-    /// Fails with everything that is wrong with the configuration, or as [`connect`](Self::connect)
-    /// does.
+    /// Fails with all problems of the configuration, or as [`connect`](Self::connect) does.
     pub async fn from_env() -> Result<Self, Error> {
         Self::from_config(Config::from_env()?).await
     }
 
-    /// A client as `config` says. Its warnings go to the log.
+    /// A client with the settings of `config`. Its warnings go to the log.
     ///
-    /// Fails when it names no store, or as [`connect`](Self::connect) does.
+    /// Fails if it names no store, or as [`connect`](Self::connect) does.
     pub async fn from_config(config: Config) -> Result<Self, Error> {
         for warning in config.warnings() {
             let (key, origin) = (&warning.key, warning.origin.to_string());

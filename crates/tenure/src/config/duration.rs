@@ -7,7 +7,7 @@ use std::time::Duration;
 const UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Why a text is not a length of time: it says what to write.
+/// Why a text is not a length of time. The message says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct DurationError(#[from] DurationFault);
@@ -67,7 +67,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     }
 }
 
-/// Writes a length of time so that [`parse_duration`] reads it back; below a millisecond is lost.
+/// Writes a length of time so that [`parse_duration`] can read it. Fractions of a millisecond are
+/// lost.
 pub fn format_duration(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if left == 0 {

@@ -26,14 +26,13 @@ const VERSION_LEN_MAX: usize = 128;
 /// Below it the scheduler decides who leads.
 const REQUIRE_BEAT_MIN: Duration = Duration::from_millis(10);
 
-/// What an instance brings to one election. In a [`Config`](super::Config) its times fit together:
-/// that was checked.
+/// The settings of one election. In a loaded [`Config`](super::Config) they have been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionConfig {
-    /// The whole key in the store; `None` for the prefix and the name.
+    /// The whole key in the store; `None` for prefix and name.
     pub key: Option<String>,
-    /// Off: this instance leads at once, without the store.
+    /// If `false`, this instance leads at once, without the store.
     pub enabled: bool,
     /// How long a lease lasts without renewal.
     pub ttl: Duration,
@@ -43,23 +42,23 @@ pub struct ElectionConfig {
     pub stop_grace: Option<Duration>,
     /// Instances with a higher priority are preferred.
     pub priority: i32,
-    /// Whether a leader hands over to a higher priority, and how patiently.
+    /// Whether and when a leader hands over to an instance with a higher priority.
     pub failback: Option<Failback>,
-    /// Work must beat at least this often, else the leader steps down.
+    /// The work must beat at least this often while leading, else the leader steps down.
     pub require_beat: Option<Duration>,
     /// How long nobody leads after a crash.
     pub lock_delay: Duration,
     /// The shortest lease that any other program writes at this key.
     pub fleet_min_ttl: Option<Duration>,
-    /// The longest lease that any other instance may still believe in.
+    /// The longest lease that any other instance may still rely on.
     pub fleet_max_ttl: Option<Duration>,
-    /// What the key of a leader's heartbeat for other programs starts with; `None` for none.
+    /// The prefix of the key where a leader keeps a heartbeat for other programs; `None` for none.
     pub heartbeat_prefix: Option<String>,
-    /// Vouches that nobody led before.
+    /// Declares that nobody has led on this store before.
     pub fresh_store: bool,
-    /// What to do after losing a term against one's will.
+    /// What to do when a term is lost.
     pub on_loss: OnLoss,
-    /// Aborts the process when work is still running at the end of its grace.
+    /// Whether the process is aborted when work is still running at the end of its grace.
     pub abort_on_overrun: bool,
     /// The application's version.
     pub version: String,
@@ -68,14 +67,14 @@ pub struct ElectionConfig {
 }
 
 impl Default for ElectionConfig {
-    /// What holds where nothing is said: the defaults in the list of settings.
+    /// The defaults of all settings.
     fn default() -> Self {
         Scope::defaults(&Leaves::presets()).values()
     }
 }
 
 impl ElectionConfig {
-    /// The time budget, with its defaults filled in.
+    /// The time settings, with defaults filled in and checked.
     pub fn timing(&self) -> Result<Timing, TimingError> {
         Timing::new(&TimingSettings {
             ttl: self.ttl,
@@ -100,7 +99,8 @@ impl ElectionConfig {
             version: self.version.clone(),
             metadata: self.metadata.clone(),
             failback: self.failback,
-            require_beat: self.require_beat,
+            // Whoever leads once has no handle by which its work could beat.
+            require_beat: self.require_beat.filter(|_| contest == Contest::Lasting),
             lock_delay: self.lock_delay,
             fresh_store: self.fresh_store || !self.enabled,
             ..Settings::new(resource, id, self.timing()?)

@@ -23,7 +23,7 @@ const SECRET_LEN_MAX: u64 = 64 << 10;
 
 /// Gathers the layers of a configuration, then [`load`](Self::load)s it.
 ///
-/// Nothing but [`of_process`](Self::of_process) looks at the environment of the process.
+/// Only [`of_process`](Self::of_process) reads the environment of the process.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -60,13 +60,13 @@ struct Argument {
 }
 
 impl Loader {
-    /// Nothing but defaults.
+    /// A loader with defaults only.
     pub fn new() -> Self {
         Loader::default()
     }
 
-    /// The environment of this process: `TENURE_…` settings, the variables that a file may use,
-    /// and `TENURE_CONFIG` and `TENURE_PROFILE`.
+    /// A loader with the environment of this process: `TENURE_…` settings, the variables that a
+    /// file may use, and `TENURE_CONFIG` and `TENURE_PROFILE`.
     pub fn of_process() -> Self {
         // What is not UTF-8 becomes a text that no setting accepts rather than silence.
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
@@ -74,14 +74,14 @@ impl Loader {
         Loader { environment: variables.collect(), ..Loader::default() }
     }
 
-    /// Reads this file, whose ending tells its format, instead of the one in `TENURE_CONFIG`.
+    /// Reads this file instead of the one in `TENURE_CONFIG`. The extension tells its format.
     #[must_use]
     pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
         self.source = Some(Source::File(file.into()));
         self
     }
 
-    /// Takes this text for the file; `name` is how its lines are cited.
+    /// Uses this text as the file; messages call it `name`.
     #[must_use]
     pub fn text(mut self, format: Format, name: &str, text: &str) -> Self {
         self.source = Some(Source::Text { format, name: name.to_owned(), text: text.to_owned() });
@@ -94,14 +94,14 @@ impl Loader {
         self.profile_from(profile, "the program")
     }
 
-    /// The same, as given by `origin`, for example a flag: that is what an error names.
+    /// Like [`profile`](Self::profile). Errors say that `origin`, for example a flag, chose it.
     #[must_use]
     pub fn profile_from(mut self, profile: impl Into<String>, origin: impl Into<String>) -> Self {
         self.profile = Some((profile.into(), origin.into()));
         self
     }
 
-    /// Adds to the environment, or replaces in it.
+    /// Adds variables to the environment, or replaces them.
     #[must_use]
     pub fn environment<N: Into<String>, V: Into<String>>(
         mut self,
@@ -112,7 +112,7 @@ impl Loader {
         self
     }
 
-    /// Sets one value above all layers. `label` says who, for example `--ttl`.
+    /// Sets one value above all layers. `label` says what set it, for example `--ttl`.
     #[must_use]
     pub fn set<'a>(
         mut self,
@@ -125,8 +125,8 @@ impl Loader {
         self
     }
 
-    /// Lays the layers over each other and checks the outcome. Reads the configuration file and
-    /// those that `…_file` settings for secrets name; fails with everything that is wrong.
+    /// Merges the layers and checks the result. Reads the configuration file and the files that
+    /// `…_file` settings name. Fails with all problems found.
     pub fn load(self) -> Result<Config, ConfigError> {
         let mut problems = Problems::default();
         let mut leaves = Leaves::presets();

@@ -1,8 +1,8 @@
 //! Configuration: one loader for programs that use this library and for the command.
 //!
-//! In: a file (TOML or JSON; YAML and HCL by features), the environment, and values that the
-//! program sets itself. Out: a [`Config`] that was checked as a whole, and for every value the
-//! place it comes from. `docs/configuration.md` lists the settings.
+//! In: a file (TOML or JSON; YAML and HCL with their features), the environment, and values that
+//! the program sets itself. Out: a [`Config`] that was checked as a whole, and the origin of every
+//! value. `docs/configuration.md` lists the settings.
 //!
 //! ```text
 //! defaults < file < [profile.NAME] of the file < TENURE_… variables < arguments

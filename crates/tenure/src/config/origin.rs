@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a value comes from. It prints as a person would look it up: `tenure.toml:7`,
+/// Where a value comes from. It is displayed so that you can find it: `tenure.toml:7`,
 /// `TENURE_STORE`, `--ttl`, `default`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Nobody set it.
+    /// The value is the default.
     Default,
     /// A configuration file.
     File(FilePosition),
     /// This environment variable.
     Variable(String),
-    /// The program itself: a command-line flag or a call, named by this label.
+    /// The program itself: a command-line flag or a call, with this label.
     Argument(String),
 }
 
@@ -24,7 +24,7 @@ pub enum Origin {
 pub struct FilePosition {
     /// The file as it was named.
     pub file: Arc<str>,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// The profile whose section it is in.
     pub profile: Option<Arc<str>>,

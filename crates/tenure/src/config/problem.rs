@@ -10,14 +10,14 @@ use super::Origin;
 /// How many problems are told at once: a file of another program would fill the screen.
 pub(super) const PROBLEMS_MAX: usize = 20;
 
-/// A configuration that cannot be used: everything found wrong with it, in the order of the file.
+/// A configuration that cannot be used, with all problems found, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     problems: Vec<Problem>,
 }
 
 impl ConfigError {
-    /// What is wrong; never empty, at most 20.
+    /// The problems; never empty, at most 20.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -42,15 +42,15 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// One thing wrong with a configuration. Its text names the setting, the place and the next step,
-/// and never holds the value of a secret.
+/// One problem of a configuration. Its text names the setting, the place and the next step, and
+/// never contains the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct Problem(Fault);
 
 impl Problem {
-    /// Where the value or name stands that is wrong by itself; `None` for what is wrong with a
-    /// file as a whole, or with several settings together.
+    /// Where the wrong value or name is; `None` if the problem is about a whole file or about
+    /// several settings together.
     pub fn origin(&self) -> Option<&Origin> {
         match &self.0 {
             Fault::Syntax { origin, .. }

@@ -8,13 +8,13 @@ use super::value::describe;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownSetting {
-    /// The whole name; capitals stand for a name that the user chooses.
+    /// The whole name; a part in capitals is a name that the user chooses.
     pub key: String,
-    /// The variable that sets it.
+    /// The environment variable that sets it.
     pub variable: String,
-    /// What values it takes.
+    /// The kind of value.
     pub kind: String,
-    /// What counts when nobody sets it: a value or words, in Markdown.
+    /// The default: a value or a description, in Markdown.
     pub default: String,
     /// What it does.
     pub meaning: &'static str,

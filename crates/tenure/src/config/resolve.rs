@@ -22,19 +22,19 @@ use super::value::Parsed;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// Where the elections are held.
+    /// Where the store is.
     pub store: StoreConfig,
-    /// What every key in the store starts with.
+    /// The prefix of every key in the store.
     pub prefix: String,
     /// The name of this process; `None` for host and process id.
     pub instance: Option<String>,
-    /// Off: there is no election; this instance leads at once and needs no store.
+    /// If `false`, there are no elections: this instance leads at once and needs no store.
     pub enabled: bool,
     /// Settings for every election that does not set its own.
     pub defaults: ElectionConfig,
-    /// The elections that were named, defaults filled in.
+    /// The elections that the configuration names, with defaults filled in.
     pub elections: BTreeMap<String, ElectionConfig>,
-    /// How the sidecar is served.
+    /// The settings of the sidecar.
     pub sidecar: SidecarConfig,
     /// The profile that was chosen.
     pub profile: Option<String>,
@@ -44,19 +44,19 @@ pub struct Config {
     guessed_names: BTreeSet<String>,
 }
 
-/// A value that counts, for people.
+/// A setting that is in effect, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Setting {
     /// The whole name, for example `elections.nightly.ttl`.
     pub key: String,
-    /// The value as text; secrets as stars.
+    /// The value as text; secrets are shown as stars.
     pub value: String,
     /// Where it comes from.
     pub origin: Origin,
 }
 
-/// Something that works but is probably not meant.
+/// A setting that works but is probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
@@ -69,25 +69,26 @@ pub struct Warning {
 }
 
 impl Config {
-    /// Loads a file, with the variables of this process laid over it.
+    /// Loads a file and the environment variables of this process, which win.
     pub fn from_file(file: impl Into<PathBuf>) -> Result<Self, ConfigError> {
         Loader::of_process().file(file).load()
     }
 
-    /// Loads what the variables of this process say, and the file that `TENURE_CONFIG` names.
+    /// Loads the environment variables of this process, and the file that `TENURE_CONFIG` names.
     pub fn from_env() -> Result<Self, ConfigError> {
         Loader::of_process().load()
     }
 
-    /// What holds for the election `name`, named in the configuration or not.
+    /// The settings of the election `name`, whether the configuration names it or not.
     ///
-    /// A variable cannot spell every name: one that only `TENURE_ELECTIONS__NIGHTLY_REPORT__…`
-    /// speaks of is found as `nightly-report`, too.
+    /// A variable cannot spell every name: an election that is only named by
+    /// `TENURE_ELECTIONS__NIGHTLY_REPORT__…` is also found as `nightly-report`.
     pub fn election(&self, name: &str) -> &ElectionConfig {
         self.named(name).unwrap_or(&self.defaults)
     }
 
-    /// What holds for the election `name` if any layer names it; see [`election`](Self::election).
+    /// The settings of the election `name`, if the configuration names it; see
+    /// [`election`](Self::election).
     pub fn named(&self, name: &str) -> Option<&ElectionConfig> {
         let guessed = || {
             let form = variable_form(name);
@@ -97,17 +98,17 @@ impl Config {
         self.elections.get(name).or_else(guessed)
     }
 
-    /// Whether the election `name` is held at all: switched off, this instance leads at once.
+    /// Whether the election `name` is held at all. If not, this instance leads at once.
     pub fn is_enabled(&self, name: &str) -> bool {
         self.enabled && self.election(name).enabled
     }
 
-    /// Every value that counts and where it comes from, by name.
+    /// Every setting in effect and where it comes from, sorted by name.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// What works but is probably not meant.
+    /// Settings that work but are probably a mistake.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }

@@ -368,7 +368,9 @@ pub(super) const ELECTION: &[Row] = &[
         name: "require_beat",
         shape: Leaf(Duration),
         default: Unset("no beat needed"),
-        meaning: "The work must beat at least this often, else the leader steps down.",
+        meaning: "The work must beat at least this often, else the leader steps down. Without \
+                  effect where nobody can beat: in `once`, in `run` without `--health-cmd`, in \
+                  `sidecar`.",
     },
     Row {
         name: "lock_delay",

@@ -10,35 +10,36 @@ use super::store::ReadFile;
 use super::value::{Parsed, shown_command};
 use crate::Secret;
 
-/// How a sidecar is served, who may ask it, and whom it tells.
+/// The settings of the sidecar: where it listens, who may call it, and its hooks.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SidecarConfig {
     /// The address to listen on.
     pub listen: String,
-    /// What callers must send; needed beyond loopback unless they show certificates.
+    /// The bearer token that callers must send. Needed beyond loopback unless they show
+    /// certificates.
     pub token: Option<Secret>,
-    /// Names under which browsers may reach it, beside `localhost` and addresses.
+    /// Host names under which browsers may reach it, beside `localhost` and IP addresses.
     pub hosts: Vec<String>,
-    /// Resources that are only looked at.
+    /// Elections that it only observes.
     pub observe: Vec<String>,
-    /// Whether `/health` calls a standby degraded.
+    /// Whether `/health` reports a standby as degraded.
     pub standby_is_degraded: bool,
-    /// The certificate to show, as PEM.
+    /// The server's certificate, as PEM.
     pub cert_file: Option<PathBuf>,
     /// Its key, as PEM.
     pub key_file: Option<PathBuf>,
-    /// The authorities whose certificates callers must show, as PEM.
+    /// The authorities that must have signed the certificates of callers, as PEM.
     pub client_ca_file: Option<PathBuf>,
-    /// A command to run when this instance begins to lead.
+    /// A command to run when this instance starts to lead.
     pub on_gain: Option<String>,
     /// A command to run when it stops leading.
     pub on_loss: Option<String>,
-    /// An address to post to when this instance begins to lead.
+    /// An address to post to when this instance starts to lead.
     pub on_gain_url: Option<Secret>,
     /// An address to post to when it stops leading.
     pub on_loss_url: Option<Secret>,
-    /// Whether a lease is released only when what runs on loss has ended.
+    /// Whether the lease is released only after the hook for a loss has ended.
     pub on_loss_first: bool,
 }
 

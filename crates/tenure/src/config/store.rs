@@ -13,7 +13,7 @@ use super::url::{Url, encoded};
 use super::value::Parsed;
 use crate::Secret;
 
-/// Where the store is and how to log in there. Nothing that prints shows the password.
+/// Where the store is and how to log in. Neither `Debug` nor `Display` shows the password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreConfig {
     url: Option<Secret>,
@@ -21,12 +21,12 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
-    /// The whole address, password included; `None` when no layer names a store.
+    /// The whole address, including the password; `None` if no store is configured.
     pub fn url(&self) -> Option<&Secret> {
         self.url.as_ref()
     }
 
-    /// Whether any certificate is accepted.
+    /// Whether any TLS certificate is accepted.
     pub fn is_insecure(&self) -> bool {
         self.insecure
     }

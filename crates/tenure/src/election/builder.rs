@@ -15,7 +15,7 @@ use crate::listener::{Callback, Listener, blocking_on};
 use crate::state::ElectionState;
 use crate::{Election, Error, Term};
 
-/// Settings of an election, before it starts.
+/// The settings of an election before it starts.
 #[must_use = "nothing happens before `start`"]
 pub struct ElectionBuilder {
     client: Arc<Client>,
@@ -27,7 +27,7 @@ pub struct ElectionBuilder {
     queues: Vec<Arc<EventQueue>>,
 }
 
-/// What to do when this instance loses the leadership. To hear of it, see
+/// What to do when this instance loses the leadership. To be notified of it, see
 /// [`ElectionBuilder::on_event`] and [`Reason::is_involuntary`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -35,7 +35,7 @@ pub enum OnLoss {
     /// Contend again.
     #[default]
     Recontend,
-    /// End the process with this code, for an orchestrator to start it again.
+    /// End the process with this code, so that an orchestrator starts it again.
     Exit(i32),
 }
 
@@ -75,13 +75,13 @@ impl ElectionBuilder {
         self
     }
 
-    /// The shortest lease that any peer writes at this key; this instance's own by default.
+    /// The shortest ttl that any other instance uses at this key; this instance's own by default.
     pub fn fleet_min_ttl(mut self, ttl: Duration) -> Self {
         self.config.fleet_min_ttl = Some(ttl);
         self
     }
 
-    /// The longest lease that any peer may still believe in; this instance's own by default.
+    /// The longest ttl that any other instance may still rely on; this instance's own by default.
     pub fn fleet_max_ttl(mut self, ttl: Duration) -> Self {
         self.config.fleet_max_ttl = Some(ttl);
         self
@@ -93,13 +93,14 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether this instance may lead from the start; see [`Election::set_ready`].
+    /// Whether this instance may lead from the start; `true` by default. See
+    /// [`Election::set_ready`].
     pub fn ready(mut self, ready: bool) -> Self {
         self.ready = ready;
         self
     }
 
-    /// The application's version: a hand-over never chooses an older one.
+    /// The application's version: a hand-over never chooses a member with an older one.
     pub fn version(mut self, version: &str) -> Self {
         self.config.version = version.to_owned();
         self
@@ -112,46 +113,47 @@ impl ElectionBuilder {
         self
     }
 
-    /// Whether this instance, while leading, hands over to a higher priority, and how patiently.
+    /// Whether and when this instance, while leading, hands over to one with a higher priority.
     pub fn failback(mut self, failback: Failback) -> Self {
         self.config.failback = Some(failback);
         self
     }
 
-    /// Requires a [`beat`](Election::beat) of the work at least this often while leading; without
-    /// it the term is released.
-    pub fn require_beat(mut self, every: Duration) -> Self {
-        self.config.require_beat = Some(every);
+    /// Requires a [`beat`](Election::beat) of the work at least this often while leading. If it
+    /// does not come, the term is released. `None` where nobody beats, whatever the configuration
+    /// says.
+    pub fn require_beat(mut self, every: impl Into<Option<Duration>>) -> Self {
+        self.config.require_beat = every.into();
         self
     }
 
-    /// How long the resource stays free after a crash, for resources that cannot check tokens.
+    /// How long nobody leads after a crash, for resources that cannot check tokens.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.config.lock_delay = delay;
         self
     }
 
-    /// Says that nobody led this resource before, so that its first leader need not wait.
+    /// Declares that nobody has led this resource before, so that its first leader need not wait.
     pub fn fresh_store(mut self, fresh_store: bool) -> Self {
         self.config.fresh_store = fresh_store;
         self
     }
 
-    /// The whole key, instead of prefix and name.
+    /// The whole key in the store, instead of prefix and name.
     pub fn key(mut self, key: &str) -> Self {
         self.config.key = Some(key.to_owned());
         self
     }
 
     /// While leading, also keeps a heartbeat at `prefix` followed by this instance's id: the time
-    /// in milliseconds since 1970. For a roll-out beside Sovereign, whose instances look for it
-    /// there; nothing of ours reads it. Off by default.
+    /// in milliseconds since 1970. It is for a roll-out beside Sovereign, whose instances look for
+    /// it there; Tenure itself does not read it. Off by default.
     pub fn heartbeat_prefix(mut self, prefix: &str) -> Self {
         self.config.heartbeat_prefix = Some(prefix.to_owned());
         self
     }
 
-    /// Whether the election takes place. Switched off, this instance leads, alone and without a
+    /// Whether the election takes place. If `false`, this instance leads, alone and without a
     /// store.
     pub fn enabled(mut self, enabled: bool) -> Self {
         self.config.enabled = enabled;
@@ -164,14 +166,14 @@ impl ElectionBuilder {
         self
     }
 
-    /// Aborts the process when work is still running at the end of its grace: the last resort for
+    /// Aborts the process if work is still running at the end of its grace: the last resort for
     /// work that can neither be dropped nor fenced.
     pub fn abort_on_overrun(mut self, abort: bool) -> Self {
         self.config.abort_on_overrun = abort;
         self
     }
 
-    /// Calls `listener` for every event from the very first, for as long as the election lasts.
+    /// Calls `listener` for every event from the first, for as long as the election lasts.
     pub fn on_event<F>(mut self, mut listener: F) -> Self
     where
         F: FnMut(&Event) + Send + 'static,
@@ -190,22 +192,22 @@ impl ElectionBuilder {
         self
     }
 
-    /// The stream of all events, from the very first.
+    /// The stream of all events, from the first.
     pub fn events(&mut self) -> Events {
         let events = Events::new();
         self.queues.push(Arc::clone(events.queue()));
         events
     }
 
-    /// Starts to take part. Fails when settings do not fit, or when this client takes part in the
-    /// same election already. Does not wait for the store.
+    /// Starts to take part. Fails if settings contradict each other, or if this client takes part
+    /// in the same election already. Does not wait for the store.
     pub async fn start(self) -> Result<Election, Error> {
         self.start_as(Contest::Lasting).await
     }
 
-    /// Tries once. The term is renewed while the guard lives and released when it is dropped;
-    /// `None` when somebody else leads, or nobody may lead at the moment. Fails when the store does
-    /// not answer.
+    /// Tries once to lead. The term is renewed while the guard exists and released when it is
+    /// dropped. Returns `None` if another instance leads, or if nobody may lead at the moment.
+    /// Fails if the store does not answer.
     pub async fn try_acquire(self) -> Result<Option<Term>, Error> {
         match self.attempt().await? {
             Attempt::Granted(term) => Ok(Some(term)),

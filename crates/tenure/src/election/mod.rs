@@ -56,34 +56,34 @@ impl Election {
         &self.handle.client
     }
 
-    // ------------------------------------------------------------------ how it stands
+    // ------------------------------------------------------------------ its state
 
-    /// What is led.
+    /// The resource of this election.
     pub fn resource(&self) -> &Resource {
         &self.state().resource
     }
 
-    /// Who this instance is.
+    /// The id of this instance.
     pub fn id(&self) -> &InstanceId {
         &self.state().id
     }
 
-    /// Whether this instance leads now and may begin work. No I/O and no lock: an atomic load and
-    /// a reading of the clock. False as soon as work has to stop, and at the end of the lease even
-    /// if nothing in this process had a chance to notice.
+    /// Whether this instance leads now and may begin work. No I/O and no lock: an atomic load and a
+    /// reading of the clock. `false` as soon as work has to stop, and at the end of the lease even
+    /// if no other thread of this process has run for a while.
     #[inline]
     pub fn is_leader(&self) -> bool {
         self.handle.state.is_leader()
     }
 
-    /// This instance's state at this moment: its role, the reason, the term, and the leader and the
+    /// The current state of this instance: its role, the reason, the term, and the leader and the
     /// members as last seen.
     #[must_use]
     pub fn status(&self) -> Status {
         self.state().status_now()
     }
 
-    /// Follows the status: the latest state, never a backlog.
+    /// Follows the status. It has the latest state only and keeps no queue.
     pub fn watch(&self) -> Watch {
         Watch::new(self.state().status.subscribe(), self.state().clock.clone())
     }
@@ -95,8 +95,8 @@ impl Election {
         events
     }
 
-    /// Calls `listener` for each event from now on, in order, on a thread for listeners. One that
-    /// blocks or panics holds up nobody else.
+    /// Calls `listener` for each event from now on, in order, on a thread for listeners. A listener
+    /// that blocks or panics does not delay the others.
     pub fn on_event<F>(&self, mut listener: F) -> Result<ListenerHandle, Error>
     where
         F: FnMut(&Event) + Send + 'static,
@@ -122,12 +122,12 @@ impl Election {
 
     // ------------------------------------------------------------------ leading
 
-    /// A guard on the term this instance holds, if work may begin under it.
+    /// A guard on the current term, if this instance leads and work may begin.
     pub fn term(&self) -> Option<Term> {
         Term::enter(self.state())
     }
 
-    /// Waits until this instance leads. Fails once the election was stopped.
+    /// Waits until this instance leads. Fails if the election has been stopped.
     pub async fn wait_for_leadership(&self) -> Result<Term, Error> {
         let mut status = self.state().status.subscribe();
         loop {
@@ -142,8 +142,8 @@ impl Election {
         }
     }
 
-    /// Like [`wait_for_leadership`](Self::wait_for_leadership), but gives up after `limit`, with
-    /// the reason why this instance does not lead.
+    /// Like [`wait_for_leadership`](Self::wait_for_leadership), but fails after `limit`, with the
+    /// reason why this instance does not lead.
     pub async fn wait_for_leadership_within(&self, limit: Duration) -> Result<Term, Error> {
         let waited = self.client().within(limit, "leadership", self.wait_for_leadership()).await;
         waited.map_err(|error| match error {
@@ -156,18 +156,18 @@ impl Election {
 
     // ------------------------------------------------------------------ what the application wants
 
-    /// Whether this instance may lead. A leader that is not ready any more resigns.
+    /// Sets whether this instance may lead. A leader that is no longer ready resigns.
     pub fn set_ready(&self, ready: bool) {
         self.state().wish(|wishes| wishes.ready = Some(ready));
     }
 
-    /// The work made progress; see [`ElectionBuilder::require_beat`].
+    /// Reports that the work made progress; see [`ElectionBuilder::require_beat`].
     pub fn beat(&self) {
         self.state().wish(|wishes| wishes.beats = true);
     }
 
-    /// Lets others lead: this instance takes no new term until [`contend_again`]. A running one
-    /// goes on. For a pause of everybody see [`Observer::pause`](crate::Observer::pause).
+    /// Lets others lead: this instance takes no new term until [`contend_again`]. A running term
+    /// goes on. To pause all instances, see [`Observer::pause`](crate::Observer::pause).
     ///
     /// [`contend_again`]: Self::contend_again
     pub fn stand_back(&self) {
@@ -179,20 +179,19 @@ impl Election {
         self.state().wish(|wishes| wishes.stands_back = false);
     }
 
-    /// Stops the work, releases the term, then returns. Stays a candidate, but lets other
-    /// ready members go first. Does nothing without a term.
+    /// Stops the work, releases the term, then returns. This instance stays a candidate, but lets
+    /// other ready members go first. Does nothing without a term.
     pub async fn resign(&self) {
         let Some(token) = self.state().status.borrow().token else { return };
         self.state().wish(|wishes| wishes.resigns = true);
         wait_until_given_up(self.state(), token).await;
     }
 
-    /// Hands over to the member called `to`, by name or whole id, and returns its id once the store
-    /// says that it leads.
+    /// Hands over to the member called `to`, by name or whole id, and returns its id once it leads.
     ///
-    /// Fails with [`Error::Refused`] and the reason: `to` cannot take over, and this instance goes
-    /// on leading; or the term ended and `to` did not take over in time.
-    /// [`is_leader`](Self::is_leader) tells the two apart.
+    /// Fails with [`Error::Refused`] and the reason: either `to` cannot take over, and this
+    /// instance goes on leading; or the term ended and `to` did not take over in time.
+    /// [`is_leader`](Self::is_leader) tells which.
     pub async fn hand_over(&self, to: &str) -> Result<InstanceId, Error> {
         hand_over(self.state(), Successor::Named(to.to_owned())).await
     }

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use tenure_core::text::escaped;
+
 use crate::state::ElectionState;
 use crate::term::Phase;
 use crate::{Election, Error, Term};
@@ -25,14 +27,14 @@ pub(crate) enum Ended<T> {
 impl Election {
     /// Runs `work` whenever this instance leads, once per term.
     ///
-    /// When `work` returns by itself, the election is stopped, which gives the term back, and its
-    /// value is returned. When the term ends, `work` is told by [`Term::wait_until_stopping`] and
-    /// [`Term::cancellation`], and its future is dropped at the end of its grace; what it returns
-    /// after it was told is dropped, too, for it was interrupted. When it panics, the term is
-    /// abandoned and this instance holds back for a while. In both cases it contends again, and
-    /// `work` never runs twice at a time.
+    /// When `work` returns by itself, the election is stopped, the term is released, and the value
+    /// of `work` is returned. When the term ends, [`Term::wait_until_stopping`] and
+    /// [`Term::cancellation`] tell `work`, and its future is dropped at the end of its grace; a
+    /// value that it returns after it was told to stop is dropped, too, because it was interrupted.
+    /// When it panics, the term is released and this instance holds back for a while. In both cases
+    /// it contends again, and `work` never runs twice at a time.
     ///
-    /// Fails once the election was stopped.
+    /// Fails if the election has been stopped.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -67,8 +69,8 @@ impl Election {
         }
     }
 
-    /// Gives the term up and takes none for a while, so that another instance may try its luck.
-    /// Whoever drops the future ends that while at once.
+    /// Releases the term and takes none for a while, so that another instance may try. Dropping the
+    /// future ends that while at once.
     pub(crate) async fn hold_back_after_panic(&self, why: &str, failures: u32) {
         self.state().wish(|wishes| {
             wishes.backs_off = true;
@@ -76,8 +78,8 @@ impl Election {
         });
         let _contends_again = ContendsAgain(self.state());
         let (resource, id) = (self.resource().name(), self.id().as_str());
-        let detail = why.escape_debug().to_string();
-        tracing::error!(target: "tenure", resource, id, reason = "work-failed", detail,
+        let detail = escaped(why, usize::MAX);
+        tracing::error!(target: "tenure", resource, id, reason = "work-failed", %detail,
             "leader: work panicked");
         let pause = BACK_OFF_MIN.saturating_mul(1 << failures.min(16)).min(BACK_OFF_MAX);
         tokio::select! {

@@ -8,11 +8,11 @@ use tenure_redis::{FenceReply, RedisBackend, fence_command, fence_reply};
 
 use super::StaleToken;
 
-/// A Redis string that leaders of the past cannot write. Its fence is a key beside it without
-/// expiry; the server must neither evict keys (`maxmemory-policy noeviction`) nor lose them. A
-/// failover loses what no replica had: on a store with replicas use
-/// [`write_through`](Self::write_through) with a backend in mode `strict`, which is done only once
-/// they have the fence. Connections of another kind do not wait for replicas by themselves.
+/// A Redis string that earlier leaders cannot overwrite. Its fence is a second key without expiry;
+/// the server must neither evict keys (`maxmemory-policy noeviction`) nor lose them. A failover
+/// loses what no replica had: on a store with replicas, use [`write_through`](Self::write_through)
+/// with a backend in mode `strict`, which returns only when the replicas have the fence. Other
+/// connections do not wait for replicas by themselves.
 ///
 /// ```no_run
 /// # use tenure::{Token, fence::FencedValue};
@@ -34,16 +34,16 @@ pub struct FencedValue {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FencedError {
-    /// A newer leader has been here: stop working, do not retry.
+    /// A newer leader has written: stop working, do not retry.
     #[error(transparent)]
     Stale(#[from] StaleToken),
-    /// No answer: the write may have happened. Retrying it under the same token is harmless.
+    /// No answer: the write may have happened. Repeating it with the same token is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl FencedValue {
-    /// The value at `key`. Fails for names that cannot have their fence in the same cluster slot.
+    /// The value at `key`. Fails for keys whose fence could not be in the same cluster slot.
     pub fn new(key: &str) -> Result<Self, NameError> {
         let fence_key = Resource::with_key(key, key)?.side_key("fence");
         Ok(FencedValue { key: key.to_owned(), fence_key })
@@ -54,7 +54,7 @@ impl FencedValue {
         &self.fence_key
     }
 
-    /// Writes the value, for `ttl` if given, over a connection of the `redis` crate.
+    /// Writes the value over a connection of the `redis` crate. With `ttl` it expires.
     pub async fn set(
         &self,
         connection: &mut impl redis::aio::ConnectionLike,
@@ -74,9 +74,9 @@ impl FencedValue {
         self.run(connection, token, FencedWrite::Delete).await
     }
 
-    /// Does either over the connection of a backend, which needs no second one. In mode `strict` a
-    /// write that the replicas did not confirm is an error: it may have happened, and whoever
-    /// repeats it under the same token does no harm.
+    /// Writes or deletes the value over the connection of a backend, so that no second connection
+    /// is needed. In mode `strict`, a write that the replicas did not confirm is an error: it may
+    /// have happened. Repeating it with the same token is safe.
     pub async fn write_through(
         &self,
         backend: &RedisBackend,
@@ -94,7 +94,7 @@ impl FencedValue {
         fence_command(&self.key, &self.fence_key, token, write)
     }
 
-    /// What the reply to [`command`](Self::command) says.
+    /// Reads the reply to [`command`](Self::command).
     pub fn outcome(token: Token, reply: &redis::Value) -> Result<(), FencedError> {
         settle(token, fence_reply(reply)?)
     }

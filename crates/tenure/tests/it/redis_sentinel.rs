@@ -8,7 +8,7 @@ use tenure::backend::redis::RedisBackend;
 use tenure::backend::{Backend, Connection};
 use tenure::{Election, Tenure};
 use tenure_core::protocol::Token;
-use testkit::{Certificates, Process, RedisServer, SentinelGroup, TempFolder};
+use testkit::{Certificates, Process, RedisServer, SentinelGroup, TempFolder, wait_until};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Finding a master, waiting out the quarantine and leading, on a machine that is busy.
@@ -59,6 +59,27 @@ async fn leadership_follows_the_master() {
     let leader = [&ada, &bob].into_iter().find(|one| one.is_leader()).expect("one leads");
     assert_eq!(holder, leader.id().as_str());
     assert!(third > second && second > first);
+}
+
+/// Stopped and let run on, as a machine that hangs: it comes back as a replica.
+#[tokio::test]
+async fn leadership_leaves_a_master_that_has_stopped() {
+    let mut group = SentinelGroup::start(1);
+    let (_ada, ada) = contender(&group, "ada").await;
+    let (_bob, bob) = contender(&group, "bob").await;
+    let first = next_token([&ada, &bob], None).await;
+
+    group.servers[0].pause();
+    assert_eq!(group.wait_for_another_master(0), 1);
+    let second = next_token([&ada, &bob], first).await;
+    group.servers[0].resume();
+    wait_until("the old master to follow the new one", PATIENT, || {
+        let holders = [0, 1].map(|server| group.servers[server].cli(&["GET", "tenure:job"]));
+        let link = group.servers[0].cli(&["INFO", "replication"]);
+        link.contains("master_link_status:up") && holders[0] == holders[1]
+    });
+    let token = group.servers[1].cli(&["HGET", "{tenure:job}:meta", "token"]);
+    assert!(Some(token.parse().unwrap()) >= second.map(Token::get), "{token} after {second:?}");
 }
 
 async fn trouble(address: &str) -> String {

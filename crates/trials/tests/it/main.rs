@@ -15,6 +15,7 @@ mod keys;
 mod members;
 mod player;
 mod processes;
+mod replicated;
 mod secrets;
 mod storm;
 mod succession;

@@ -67,32 +67,55 @@ fn set_unless_chosen(command: &mut Command, name: &str, value: &str) {
     }
 }
 
-/// The trials that also run with our own store in place of redis-server: processes that die,
-/// networks that fail, hand-overs, tokens, keys.
-const OWN_STORE_TRIALS: &[&str] =
-    &["processes::", "weather::", "succession::", "tokens::", "keys::", "heartbeat::"];
+/// What also runs with our own store in place of redis-server: processes that die, networks that
+/// fail, hand-overs, tokens, keys; primaries that are replaced by hand and by real sentinels, and
+/// replicas that must confirm.
+const ON_OWN_STORE: &[(&str, &[&str])] = &[
+    (
+        "trials",
+        &[
+            "processes::",
+            "weather::",
+            "succession::",
+            "succession_faults::",
+            "tokens::",
+            "keys::",
+            "heartbeat::",
+            "replicated::",
+        ],
+    ),
+    ("tenure", &["redis_sentinel::", "redis_strict::"]),
+];
 
 fn own_store() -> Result<(), Failure> {
     // Beside this program, wherever cargo puts programs here; the step before has built it.
     let lost = |error| Failure::Failed(format!("this program does not know where it is: {error}"));
     let program = std::env::current_exe().map_err(lost)?.with_file_name("tenure");
-    let mut command = cargo();
-    match tools::is_there(&["cargo", "nextest", "--version"]) {
+    let run = |mut command: Command| {
+        command.env("TESTKIT_SERVER", format!("{} serve", program.display()));
+        run_side_by_side(command)
+    };
+    if tools::is_there(&["cargo", "nextest", "--version"]) {
+        let mut command = cargo();
         // The whole workspace is named so that what the step before has built is used again.
-        true => {
-            let named: Vec<_> =
-                OWN_STORE_TRIALS.iter().map(|name| format!("test(/^{name}/)")).collect();
-            let chosen = format!("package(trials) and ({})", named.join(" or "));
-            command.args(["nextest", "run", "--workspace", "--filterset", &chosen]);
-        }
-        false => {
-            cargo_run(&["build", "--package", "tenure-cli"])?;
-            command.args(["test", "--package", "trials", "--test", "it", "--"]);
-            command.args(OWN_STORE_TRIALS);
-        }
+        command.args(["nextest", "run", "--workspace", "--filterset", &own_store_filter()]);
+        return run(command);
     }
-    command.env("TESTKIT_SERVER", format!("{} serve", program.display()));
-    run_side_by_side(command)
+    cargo_run(&["build", "--package", "tenure-cli"])?;
+    for (package, tests) in ON_OWN_STORE {
+        let mut command = cargo();
+        command.args(["test", "--package", package, "--test", "it", "--"]).args(*tests);
+        run(command)?;
+    }
+    Ok(())
+}
+
+fn own_store_filter() -> String {
+    let of_package = |(package, tests): &(&str, &[&str])| {
+        let tests: Vec<_> = tests.iter().map(|name| format!("test(/^{name}/)")).collect();
+        format!("(package({package}) and ({}))", tests.join(" or "))
+    };
+    ON_OWN_STORE.iter().map(of_package).collect::<Vec<_>>().join(" or ")
 }
 
 fn doctests() -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use super::super::prelude::*;
 
 /// Options of ZADD.
 #[derive(Clone, Copy, Default)]
-struct Options {
+struct ZaddOptions {
     /// NX: only new members.
     only_new: bool,
     /// XX: only members that are there.
@@ -23,7 +23,7 @@ struct Options {
     adds: bool,
 }
 
-impl Options {
+impl ZaddOptions {
     /// Takes the options in front of the pairs; returns where the pairs begin.
     fn parse(&mut self, request: Request<'_>) -> usize {
         let mut at = 2;
@@ -80,14 +80,14 @@ enum Added {
 }
 
 pub(super) fn zadd(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    add(cx, request, Options::default())
+    add(cx, request, ZaddOptions::default())
 }
 
 pub(super) fn zincrby(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    add(cx, request, Options { adds: true, ..Options::default() })
+    add(cx, request, ZaddOptions { adds: true, ..ZaddOptions::default() })
 }
 
-fn add(cx: &mut Context<'_>, request: Request<'_>, mut options: Options) -> CommandResult {
+fn add(cx: &mut Context<'_>, request: Request<'_>, mut options: ZaddOptions) -> CommandResult {
     let first = options.parse(request);
     let rest = request.len() - first;
     if rest == 0 || rest % 2 == 1 {
@@ -132,7 +132,7 @@ fn add_one(
     set: &mut SortedSet,
     member: &[u8],
     score: f64,
-    options: Options,
+    options: ZaddOptions,
     limits: &Limits,
 ) -> Result<Added, CommandError> {
     let mut wanted = score;
@@ -161,7 +161,7 @@ fn add_one(
     })
 }
 
-fn reply(cx: &mut Context<'_>, options: Options, (new, changed): (usize, usize), last: Added) {
+fn reply(cx: &mut Context<'_>, options: ZaddOptions, (new, changed): (usize, usize), last: Added) {
     if !options.adds {
         return cx.reply.count(if options.count_changed { new + changed } else { new });
     }

@@ -24,7 +24,7 @@ enum NewId {
 }
 
 /// The options of XADD and XTRIM.
-struct Options {
+struct AddOptions {
     id: NewId,
     /// The argument with the id.
     id_at: usize,
@@ -189,7 +189,7 @@ fn propagate(
 }
 
 /// Reads the options up to XADD's id, or all of XTRIM's.
-fn parse_options(request: Request<'_>, is_add: bool) -> Result<Options, CommandError> {
+fn parse_options(request: Request<'_>, is_add: bool) -> Result<AddOptions, CommandError> {
     let mut parser = Parser { request, at: 2, trim: None, limit: None, creates: true };
     let mut id = None;
     while id.is_none()
@@ -209,7 +209,7 @@ fn parse_options(request: Request<'_>, is_add: bool) -> Result<Options, CommandE
     }
     let trimming = parser.finish(is_add)?;
     let id = id.unwrap_or(NewId::Chosen);
-    Ok(Options { id, id_at: parser.at, creates: parser.creates, trimming })
+    Ok(AddOptions { id, id_at: parser.at, creates: parser.creates, trimming })
 }
 
 fn parse_new_id(word: &[u8]) -> Result<NewId, CommandError> {

@@ -9,7 +9,7 @@ use super::write::{Claims, reply_entry, reply_id, see_consumer};
 
 /// The options of XCLAIM.
 #[derive(Default)]
-struct Options {
+struct ClaimOptions {
     is_forced: bool,
     only_ids: bool,
     delivered_at: Option<i64>,
@@ -79,8 +79,12 @@ pub(super) fn xclaim(cx: &mut Context<'_>, request: Request<'_>) -> CommandResul
     Ok(())
 }
 
-fn parse_options(request: Request<'_>, first: usize, now: i64) -> Result<Options, CommandError> {
-    let (mut options, mut at) = (Options::default(), first);
+fn parse_options(
+    request: Request<'_>,
+    first: usize,
+    now: i64,
+) -> Result<ClaimOptions, CommandError> {
+    let (mut options, mut at) = (ClaimOptions::default(), first);
     while let Some(word) = request.get(at) {
         let number = |text| {
             let name = String::from_utf8_lossy(word).to_ascii_uppercase();

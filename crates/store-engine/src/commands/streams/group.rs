@@ -30,13 +30,13 @@ const KEY_MUST_EXIST: CommandError = CommandError::text(
 
 /// The options of CREATE and SETID.
 #[derive(Default)]
-struct Options {
+struct GroupOptions {
     makes_stream: bool,
     entries_read: Option<u64>,
 }
 
-fn parse_options(request: Request<'_>, is_create: bool) -> Result<Options, CommandError> {
-    let (mut options, mut at) = (Options::default(), 5);
+fn parse_options(request: Request<'_>, is_create: bool) -> Result<GroupOptions, CommandError> {
+    let (mut options, mut at) = (GroupOptions::default(), 5);
     while let Some(word) = request.get(at) {
         if is_create && is_word(word, "MKSTREAM") {
             options.makes_stream = true;

@@ -19,7 +19,7 @@ const WOKEN_COUNT: u64 = 1000;
 const NEW_ONES: StreamId = StreamId::MAX;
 
 /// The arguments of either command.
-struct Options<'a> {
+struct ReadOptions<'a> {
     /// Group and consumer.
     group: Option<(&'a [u8], &'a [u8])>,
     is_acknowledged: bool,
@@ -30,7 +30,7 @@ struct Options<'a> {
     key_count: usize,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ReadOptions<'a> {
     fn keys(&self, request: Request<'a>) -> impl Iterator<Item = &'a [u8]> {
         request.args_from(self.first_key).take(self.key_count)
     }
@@ -102,8 +102,8 @@ fn parse_options(
     request: Request<'_>,
     is_group: bool,
     caller: Caller,
-) -> Result<Options<'_>, CommandError> {
-    let mut options = Options {
+) -> Result<ReadOptions<'_>, CommandError> {
+    let mut options = ReadOptions {
         group: None,
         is_acknowledged: false,
         count: None,
@@ -180,7 +180,7 @@ fn only_in_groups(option: &str) -> CommandError {
 fn resolve_ids(
     cx: &mut Context<'_>,
     request: Request<'_>,
-    options: &Options<'_>,
+    options: &ReadOptions<'_>,
 ) -> Result<Vec<StreamId>, CommandError> {
     let mut ids = Vec::with_capacity(options.key_count);
     for (index, key) in options.keys(request).enumerate() {
@@ -231,7 +231,7 @@ fn read_after(
     cx: &mut Context<'_>,
     key: &[u8],
     after: StreamId,
-    options: &Options<'_>,
+    options: &ReadOptions<'_>,
 ) -> Result<bool, CommandError> {
     // Redis counts this second look as well.
     let Some(stream) = cx.db.read_as::<Stream>(key)? else { return Ok(false) };
@@ -262,7 +262,7 @@ fn read_in_group(
     key: &[u8],
     (group, consumer): (&[u8], &[u8]),
     after: StreamId,
-    options: &Options<'_>,
+    options: &ReadOptions<'_>,
 ) -> Result<bool, CommandError> {
     let now = cx.db.now_ms() as i64;
     let mut claims = Claims::new(cx, key, group);
@@ -364,7 +364,7 @@ fn deliver_history(
 fn wait(
     cx: &mut Context<'_>,
     request: Request<'_>,
-    options: &Options<'_>,
+    options: &ReadOptions<'_>,
     ids: &[StreamId],
     timeout_ms: u64,
 ) -> CommandResult {
@@ -385,7 +385,11 @@ fn wait(
 }
 
 /// A key that the session waits for got something, or is gone.
-fn read_ready(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>) -> CommandResult {
+fn read_ready(
+    cx: &mut Context<'_>,
+    request: Request<'_>,
+    options: &ReadOptions<'_>,
+) -> CommandResult {
     let Some(key) = cx.ready_key else { return Ok(()) };
     let index = options.keys(request).position(|waited| waited == key).unwrap_or_default();
     let found = match cx.db.peek_as::<Stream>(key) {
@@ -434,6 +438,6 @@ const GROUP_IS_GONE: CommandError =
 const KEY_IS_GONE: CommandError = CommandError::text("UNBLOCKED the stream key no longer exists");
 
 /// Goes on waiting; the engine keeps what it knows of the session.
-fn stay(cx: &mut Context<'_>, request: Request<'_>, options: &Options<'_>) -> CommandResult {
+fn stay(cx: &mut Context<'_>, request: Request<'_>, options: &ReadOptions<'_>) -> CommandResult {
     cx.block(request, options.keys(request), 0, TimeoutReply::NullArray)
 }

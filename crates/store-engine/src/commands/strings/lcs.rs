@@ -3,7 +3,7 @@
 use super::super::prelude::*;
 use crate::keyspace::StringRef;
 
-struct Options {
+struct LcsOptions {
     wants_len: bool,
     wants_ranges: bool,
     wants_match_len: bool,
@@ -51,9 +51,13 @@ fn operand(cx: &mut Context<'_>, key: &[u8]) -> Result<Vec<u8>, CommandError> {
     Ok(text.map(StringRef::to_vec).unwrap_or_default())
 }
 
-fn parse_options(request: Request<'_>) -> Result<Options, CommandError> {
-    let mut options =
-        Options { wants_len: false, wants_ranges: false, wants_match_len: false, match_len_min: 0 };
+fn parse_options(request: Request<'_>) -> Result<LcsOptions, CommandError> {
+    let mut options = LcsOptions {
+        wants_len: false,
+        wants_ranges: false,
+        wants_match_len: false,
+        match_len_min: 0,
+    };
     let mut at = 3;
     while let Some(word) = request.get(at) {
         if is_word(word, "IDX") {
@@ -115,7 +119,7 @@ fn walk(table: &[u32], a: &[u8], b: &[u8], mut common: impl FnMut(u8)) -> Vec<Ma
     matches
 }
 
-fn reply_matches(cx: &mut Context<'_>, options: &Options, matches: Vec<Match>, total: u32) {
+fn reply_matches(cx: &mut Context<'_>, options: &LcsOptions, matches: Vec<Match>, total: u32) {
     let long_enough = |run: &&Match| (run.a.1 - run.a.0 + 1) as i64 >= options.match_len_min;
     let kept: Vec<&Match> = matches.iter().filter(long_enough).collect();
     cx.reply.map(2);

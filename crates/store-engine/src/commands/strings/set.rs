@@ -43,7 +43,7 @@ enum Condition {
 }
 
 /// The options of SET and GETEX.
-struct Options {
+struct SetOptions {
     condition: Condition,
     returns_old: bool,
     persists: bool,
@@ -101,7 +101,7 @@ pub(super) fn set(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 fn set_if(
     cx: &mut Context<'_>,
     request: Request<'_>,
-    options: &Options,
+    options: &SetOptions,
     ends_at: Option<u64>,
 ) -> bool {
     let key = request.arg(1);
@@ -127,9 +127,9 @@ fn parse_options(
     request: Request<'_>,
     first: usize,
     command: &str,
-) -> Result<Options, CommandError> {
+) -> Result<SetOptions, CommandError> {
     let is_set = command == "SET";
-    let mut options = Options {
+    let mut options = SetOptions {
         condition: Condition::Always,
         returns_old: false,
         persists: false,

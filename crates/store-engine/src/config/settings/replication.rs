@@ -7,9 +7,6 @@ use store_replica::{Address, BlockSize, LoadMode, Login, OutputLimit, Settings};
 use super::super::Texts;
 use super::OutputLimits;
 
-/// A backlog is never smaller than this, as in Redis.
-const BACKLOG_MIN: usize = 16 * 1024;
-
 /// What concerns a replica, beside what its machine takes.
 #[derive(Clone, Debug)]
 pub struct ReplicaSettings {
@@ -48,7 +45,7 @@ impl ReplicaSettings {
 pub(super) fn read(texts: &Texts) -> Settings {
     let seconds = |name: &str| Duration::from_secs(texts.number(name) as u64);
     let text = |name: &str| Some(texts.text(name).to_owned()).filter(|text| !text.is_empty());
-    let backlog_size = texts.size("repl-backlog-size").max(BACKLOG_MIN);
+    let backlog_size = texts.size("repl-backlog-size");
     let limit = OutputLimits::parse(texts.text("client-output-buffer-limit")).replica;
     let password = text("masterauth");
     Settings {

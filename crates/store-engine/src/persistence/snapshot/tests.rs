@@ -345,7 +345,12 @@ impl crate::platform::Platform for Shelf {
         Ok(())
     }
 
-    fn follow_settings(&self, _: &Config, _: &mut Config) -> Result<(), crate::SettingRefused> {
+    fn follow_settings(
+        &self,
+        _: &Config,
+        _: &mut Config,
+        _: &[&crate::Setting],
+    ) -> Result<(), crate::SettingRefused> {
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use store_resp::{OwnedRequest, Protocol, ReplyWriter};
 use store_script::{
-    AclAnswer, Flags, Host, Interpreter, Invocation, LogLevel, Outcome, Protocol as ScriptProtocol,
-    Replication, Tick,
+    AclAnswer, Flags, Host, Interpreter, Invocation, LogLevel, Protocol as ScriptProtocol,
+    Replication, ScriptOutcome, Tick,
 };
 
 use crate::acl;
@@ -56,7 +56,7 @@ pub(super) fn run(
     cx: &mut Context<'_>,
     request: Request<'_>,
     start: Start,
-    work: impl FnOnce(Invocation<'_>, &mut dyn Host, &mut Vec<u8>) -> Option<Outcome>,
+    work: impl FnOnce(Invocation<'_>, &mut dyn Host, &mut Vec<u8>) -> Option<ScriptOutcome>,
 ) -> CommandResult {
     let memory_refusal = check_start(cx, &start)?;
     let all: Vec<&[u8]> = request.args_from(3).collect();
@@ -86,10 +86,10 @@ pub(super) fn run(
     cx.server.gates &= !server_gate::BUSY_SCRIPT;
     // SELECT in a script is the script's own.
     cx.select(db);
-    if let Some(Outcome::Failed { .. } | Outcome::Killed) = outcome {
+    if let Some(ScriptOutcome::Failed { .. } | ScriptOutcome::Killed) = outcome {
         cx.server.registry.stats_mut(cx.row).failed += 1;
     }
-    if let Some(Outcome::Failed { counted: false } | Outcome::Killed) = outcome {
+    if let Some(ScriptOutcome::Failed { counted: false } | ScriptOutcome::Killed) = outcome {
         let line = reply.bytes()[reply_start..].strip_prefix(b"-").unwrap_or_default();
         cx.server.stats.count_error(error_code(line));
     }

@@ -210,3 +210,23 @@ fn debug_loadaof_brings_back_what_the_file_has() {
     assert!(matches!(&reply, Reply::Error(text) if text.contains("appendonly")), "{reply:?}");
     assert_eq!(connection.words("DBSIZE"), Reply::Integer(1));
 }
+
+/// A script can keep from the file what its next writes rely on.
+#[test]
+fn debug_loadaof_of_a_file_that_cannot_be_loaded_leaves_it_as_it_is() {
+    const INCREMENT: &str = "appendonlydir/appendonly.aof.1.incr.aof";
+    let folder = TempFolder::create();
+    let server = persistent(folder.path()).setting("appendfsync", "always").start().unwrap();
+    let mut connection = connect(&server);
+    connection.words("INCR counter");
+    connection.words("SET list 1");
+    let script = "redis.set_repl(redis.REPL_NONE) return redis.call('del', 'list')";
+    assert_eq!(connection.ask(&["EVAL", script, "0"]), Some(Reply::Integer(1)));
+    assert_eq!(connection.words("RPUSH list 1"), Reply::Integer(1));
+    let content = || std::fs::read(folder.path().join(INCREMENT)).unwrap();
+    let before = content();
+    connection.send(&["DEBUG", "LOADAOF"]);
+    assert_eq!(connection.receive(), None, "the server ends");
+    drop(server);
+    assert_eq!(content(), before);
+}

@@ -124,6 +124,31 @@ fn what_is_written_during_a_full_sync_follows_it() {
 }
 
 #[test]
+fn what_is_kept_for_replicas_is_memory_in_use() {
+    const BACKLOG: usize = 100_000;
+    let server = primary().setting("repl-backlog-size", &BACKLOG.to_string()).start().unwrap();
+    let mut ours = connect(&server);
+    let mut replica = Connection::tcp(server.port().unwrap());
+    replica.send(&["SYNC"]);
+    wait_until("the payload to be sent", GENEROUS, || {
+        info(&mut ours, "replication", "slave0").contains("state=online")
+    });
+    // The replica reads nothing, and the system takes a few megabytes for it.
+    let value = "x".repeat(100_000);
+    for _ in 0..200 {
+        ours.words(&format!("SET key {value}"));
+    }
+    let mut fact = |name: &str| info(&mut ours, "memory", name).parse::<usize>().unwrap();
+    assert_eq!(fact("mem_replication_backlog"), BACKLOG);
+    let unread = fact("mem_clients_slaves");
+    assert!(unread > BACKLOG, "{unread}");
+    // A ping may have been added meanwhile.
+    assert!(fact("mem_total_replication_buffers") >= BACKLOG + unread);
+    assert!(fact("used_memory") > BACKLOG + unread);
+    assert!(fact("mem_not_counted_for_evict") >= unread);
+}
+
+#[test]
 fn keys_that_end_or_are_evicted_go_at_the_replica_by_the_primarys_word() {
     let server = primary().setting("maxmemory-policy", "allkeys-lru").start().unwrap();
     let mut ours = connect(&server);

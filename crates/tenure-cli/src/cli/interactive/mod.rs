@@ -12,7 +12,7 @@ use store_resp::split_quoted;
 
 use self::editor::Editor;
 use super::book::Book;
-use super::client::{Client, Outcome, print};
+use super::client::{Client, RequestOutcome, print};
 use super::clock::Stopwatch;
 use super::error::ClientError;
 use super::format::Form;
@@ -24,7 +24,7 @@ const WORTH_TELLING: Duration = Duration::from_millis(500);
 const REPEAT_MAX: u64 = 1_000_000;
 
 /// Reads and runs commands until the person has enough.
-pub(super) fn run(mut client: Client) -> Result<Outcome, ClientError> {
+pub(super) fn run(mut client: Client) -> Result<RequestOutcome, ClientError> {
     client.interrupt = Some(Interrupt::listen().map_err(ClientError::Local)?);
     let book = open(&mut client);
     let mut editor = Editor::new(book).map_err(unusable)?;
@@ -32,11 +32,13 @@ pub(super) fn run(mut client: Client) -> Result<Outcome, ClientError> {
         match editor.read(&prompt(&client)) {
             Ok(line) => {
                 if converse(&mut client, &mut editor, &line)? == Wish::Leave {
-                    return Ok(Outcome::Fine);
+                    return Ok(RequestOutcome::Fine);
                 }
             }
             // At the prompt, Ctrl-C leaves as in redis-cli, and so does Ctrl-D on an empty line.
-            Err(ReadlineError::Interrupted | ReadlineError::Eof) => return Ok(Outcome::Fine),
+            Err(ReadlineError::Interrupted | ReadlineError::Eof) => {
+                return Ok(RequestOutcome::Fine);
+            }
             Err(error) => return Err(unusable(error)),
         }
     }

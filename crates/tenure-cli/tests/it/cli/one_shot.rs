@@ -17,20 +17,36 @@ fn the_exit_code_tells_how_it_went() {
     assert!(stderr(&nonsense).contains("unknown scheme"), "{}", stderr(&nonsense));
 }
 
-#[test]
-fn a_port_that_speaks_something_else_is_told() {
+/// What `tenure cli WORDS` prints when the first bytes that it receives are `answer`.
+fn run_on_a_port_that_answers(answer: &'static [u8], words: &[&str]) -> std::process::Output {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    let web = std::thread::spawn(move || {
+    let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        std::io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        std::io::Write::write_all(&mut stream, answer).unwrap();
         // Until the client has seen enough.
         let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
     });
-    let output = run(tenure_cli(&["-p", &port, "PING"]), b"");
+    let output = run(tenure_cli(&[&["-p", &port], words].concat()), b"");
+    server.join().unwrap();
+    output
+}
+
+#[test]
+fn a_port_that_speaks_something_else_is_told() {
+    let output = run_on_a_port_that_answers(b"HTTP/1.1 400 Bad Request\r\n\r\n", &["PING"]);
     assert_eq!(output.status.code(), Some(69));
     assert!(stderr(&output).contains("not RESP"), "{}", stderr(&output));
-    web.join().unwrap();
+}
+
+#[test]
+fn a_server_that_refuses_a_login_cannot_write_to_the_terminal() {
+    let refusal = "-ERR \u{1b}]0;title\u{7} \u{202e}no\r\n";
+    let output = run_on_a_port_that_answers(refusal.as_bytes(), &["-n", "3", "PING"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr(&output);
+    assert!(told.contains("SELECT failed: ERR"), "{told:?}");
+    assert!(!told.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{told:?}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! What can be wrong between the servers of a store.
 
-use testkit::{ClusterGroup, GENEROUS, RedisServer, SentinelGroup, ServerProgram, wait_until};
+use testkit::{
+    ClusterGroup, GENEROUS, RedisServer, SentinelGroup, ServerProgram, wait_for, wait_until,
+};
 
 use super::{codes_at, codes_of, finding, json_at, planted};
-use crate::stage::{NAME, Said, plain_command};
+use crate::stage::{NAME, Said, TENURE, plain_command};
 
 const KEY: &str = "tenure:job";
 
@@ -96,12 +98,52 @@ planted! {
         codes_at(&format!("{}?mode=strict&replicas=1", server.url()))
     }
 
+    "replica-lagging": fn a_replica_that_waits_for_its_data() {
+        let late = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "600"];
+        let primary = RedisServer::builder().args(late).start();
+        let replica = replica_of(&primary);
+        let json = json_with(&primary.url(), "replica-lagging");
+        let what = finding(&json, "replica-lagging")["what"].as_str().unwrap();
+        assert!(what.contains(&place_of(&replica)) && what.contains("wait_bgsave"), "{what}");
+        codes_of(&json)
+    }
+
+    "link-down": fn a_replica_whose_primary_is_gone() {
+        let replica = RedisServer::builder().args(["--replicaof", "127.0.0.1", "1"]).start();
+        let json = json_at(&replica.url());
+        let what = finding(&json, "link-down")["what"].as_str().unwrap();
+        assert!(what.contains("127.0.0.1:1 is down"), "{what}");
+        codes_of(&json)
+    }
+
+    "one-host": fn a_replica_beside_its_primary() {
+        let own = RedisServer::builder().program(ServerProgram::new(TENURE).arg("serve"));
+        let primary = own.args(["--repl-diskless-sync-delay", "0"]).start();
+        let alone = codes_at(&primary.url());
+        assert!(!alone.iter().any(|code| code == "one-host"), "{alone:?}");
+        let _replica = replica_of(&primary);
+        codes_of(&json_with(&primary.url(), "one-host"))
+    }
+
     "no-shards": fn a_cluster_of_old_servers() {
         let group = ClusterGroup::start_with(|node| {
             node.args(["--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", ""])
         });
         codes_at(&group.url())
     }
+}
+
+fn replica_of(primary: &RedisServer) -> RedisServer {
+    let port = primary.port().to_string();
+    RedisServer::builder().args(["--replicaof", "127.0.0.1", &port]).start()
+}
+
+/// What is found once `code` is.
+fn json_with(store: &str, code: &str) -> serde_json::Value {
+    wait_for(&format!("{code} to be found"), GENEROUS, || {
+        let json = json_at(store);
+        codes_of(&json).iter().any(|found| found == code).then_some(json)
+    })
 }
 
 fn first_of(hosts: &str) -> String {

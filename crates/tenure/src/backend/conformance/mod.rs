@@ -1,8 +1,8 @@
-//! The contract of [`Backend`] as a suite that every store runs against itself.
+//! The contract of [`Backend`] as a test suite that every store must pass.
 //!
-//! In: a way to make backends that lead to one store. Out: a report of named cases. The cases use
-//! real time, fresh resource names and bounds that a busy machine keeps; they may run beside
-//! anything else on the same store.
+//! In: a function that makes backends for one store. Out: a report of named cases. The cases use
+//! real time, fresh resource names and generous limits; they may run beside anything else on the
+//! same store.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -85,11 +85,11 @@ const EVERYWHERE: &[&[Case]] =
 /// The longest that a case may take: it only ends hung ones.
 const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What others do to a store behind the protocol's back. A backend whose data can be reached in
-/// other ways offers this, so that the cases about foreign data can run.
+/// What other programs may do to a store's data. A backend whose data can be reached in other ways
+/// implements this, so that the cases about foreign data can run.
 pub trait Meddler: Send + Sync {
-    /// Puts `holder` into the resource's place as a program would that knows nothing of us; without
-    /// `ttl` it stays for ever.
+    /// Makes `holder` the holder of the resource, as a program would that knows nothing of Tenure;
+    /// without `ttl` for ever.
     fn take(&self, resource: &Resource, holder: &str, ttl: Option<Duration>) -> Meddling;
 
     /// Removes the holder and nothing else.
@@ -98,32 +98,32 @@ pub trait Meddler: Send + Sync {
     /// Removes everything that is known about the resource.
     fn forget(&self, resource: &Resource) -> Meddling;
 
-    /// Puts something into the resource's place that cannot be a holder.
+    /// Puts something at the resource's key that cannot be a holder.
     fn obstruct(&self, resource: &Resource) -> Meddling;
 
     /// Whether what [`obstruct`](Self::obstruct) put there is still there, unchanged.
     fn is_obstructed(&self, resource: &Resource) -> Pin<Box<dyn Future<Output = bool> + Send>>;
 }
 
-/// The future of a deed.
+/// What the methods of [`Meddler`] return.
 pub type Meddling = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs all cases that need nothing but the backend. `make` is called twice: the two backends stand
-/// for two processes.
+/// Runs all cases that need nothing but the backend. `make` is called twice: the two backends act
+/// as two processes.
 pub async fn check(make: impl Fn() -> Arc<dyn Backend>) -> Report {
     run(&make, None, EVERYWHERE, |_| true).await
 }
 
-/// Runs the cases about being one of several nodes that decide together, which not every store can.
+/// Runs the cases about nodes of a quorum, which not every store supports.
 pub async fn check_node(make: impl Fn() -> Arc<dyn Backend>) -> Report {
     run(&make, None, &[nodes::CASES], |_| true).await
 }
 
-/// Runs all cases, those about foreign data included, but those called like this: for a backend
-/// that says why their premise does not exist there.
+/// Runs all cases, including those about foreign data, except those named in `left_out`: for a
+/// backend that documents why they cannot apply to it.
 ///
 /// # Panics
-/// When there is no case of such a name: nothing is left out by mistake.
+/// If there is no case of such a name.
 pub async fn check_without(
     make: impl Fn() -> Arc<dyn Backend>,
     meddler: impl Meddler + 'static,
@@ -136,12 +136,12 @@ pub async fn check_without(
     run(&make, Some(Arc::new(meddler)), EVERYWHERE, |case| !left_out.contains(&case)).await
 }
 
-/// Runs the case of this name only, for work on a backend that does not keep it yet.
+/// Runs the case of this name only, for a backend that is being developed.
 pub async fn check_case(make: impl Fn() -> Arc<dyn Backend>, name: &str) -> Report {
     run(&make, None, EVERYWHERE, |case| case == name).await
 }
 
-/// Runs all cases, those about foreign data included.
+/// Runs all cases, including those about foreign data.
 pub async fn check_with(
     make: impl Fn() -> Arc<dyn Backend>,
     meddler: impl Meddler + 'static,
@@ -173,7 +173,7 @@ async fn run(
     }
 }
 
-/// What the suite found out about a backend.
+/// The results of the suite.
 #[derive(Clone, Debug)]
 pub struct Report {
     verdicts: Vec<(&'static str, Verdict)>,
@@ -194,12 +194,12 @@ impl Report {
             .collect()
     }
 
-    /// The cases that could not be tried.
+    /// The cases that could not be run.
     pub fn skipped(&self) -> &[&'static str] {
         &self.skipped
     }
 
-    /// Panics with all failures, if there are any.
+    /// Panics with all failures if there are any.
     #[track_caller]
     pub fn assert_passed(&self) {
         assert!(self.failed().is_empty(), "{self}");

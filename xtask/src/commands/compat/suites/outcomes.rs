@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// How a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SuiteOutcome {
     Passed,
     Failed,
     Skipped,
@@ -12,7 +12,7 @@ pub(super) enum Outcome {
 
 /// How all tests of a run ended, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outcomes(BTreeMap<String, Outcome>);
+pub(super) struct Outcomes(BTreeMap<String, SuiteOutcome>);
 
 impl Outcomes {
     /// Reads what `xtask/clients/report.py` writes.
@@ -20,23 +20,23 @@ impl Outcomes {
         let entry = |line: &str| {
             let (outcome, name) = line.split_once(' ')?;
             let outcome = match outcome {
-                "passed" => Outcome::Passed,
-                "skipped" => Outcome::Skipped,
-                _ => Outcome::Failed,
+                "passed" => SuiteOutcome::Passed,
+                "skipped" => SuiteOutcome::Skipped,
+                _ => SuiteOutcome::Failed,
             };
             Some((name.to_owned(), outcome))
         };
         Self(text.lines().filter_map(entry).collect())
     }
 
-    fn count(&self, wanted: Outcome) -> usize {
+    fn count(&self, wanted: SuiteOutcome) -> usize {
         self.0.values().filter(|outcome| **outcome == wanted).count()
     }
 
     fn summary(&self) -> String {
         let count = |outcome| self.count(outcome);
-        let (passed, failed) = (count(Outcome::Passed), count(Outcome::Failed));
-        format!("{passed} passed, {failed} failed, {} skipped", count(Outcome::Skipped))
+        let (passed, failed) = (count(SuiteOutcome::Passed), count(SuiteOutcome::Failed));
+        format!("{passed} passed, {failed} failed, {} skipped", count(SuiteOutcome::Skipped))
     }
 }
 
@@ -66,11 +66,11 @@ impl Comparison {
 
     /// Of the tests that pass on redis-server, how many in a hundred ran on our store.
     pub(super) fn ran_percent(&self) -> f64 {
-        let passed = self.redis.0.iter().filter(|(_, outcome)| **outcome == Outcome::Passed);
+        let passed = self.redis.0.iter().filter(|(_, outcome)| **outcome == SuiteOutcome::Passed);
         let (mut count, mut ran) = (0_u32, 0_u32);
         for (name, _) in passed {
             count += 1;
-            let has_run = self.ours.0.get(name).is_some_and(|it| *it != Outcome::Skipped);
+            let has_run = self.ours.0.get(name).is_some_and(|it| *it != SuiteOutcome::Skipped);
             ran += u32::from(has_run);
         }
         if count == 0 { 0.0 } else { 100.0 * f64::from(ran) / f64::from(count) }
