@@ -317,7 +317,9 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
         cx.reply.error(error.as_bytes());
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.stats.count_error(error.code());
-        if cx.session.has(session_flag::LOADER) {
+        let is_lost = error == CommandError::DB_INDEX;
+        let is_link = cx.session.has(session_flag::PRIMARY_LINK);
+        if cx.session.has(session_flag::LOADER) || is_link && is_lost {
             note_load_failure(cx, &error);
         }
     }

@@ -362,6 +362,7 @@ impl Replication {
         }
         let is_for_now = line.starts_with(b"-NOMASTERLINK") || line.starts_with(b"-LOADING");
         if is_for_now {
+            self.log(Event::LinkNotReady(printable(line)));
             return self.close_and_retry(now);
         }
         // A primary that knows no PSYNC, or wants none of it.
@@ -471,6 +472,12 @@ impl Replication {
             self.append(now, &bytes);
         }
         self.scratch = bytes;
+    }
+
+    /// The request cannot be applied, and nothing behind it may be. It is asked for again, since an
+    /// operator may change that.
+    pub fn handle_inapplicable(&mut self, now: Moment) {
+        self.fail_link(now, LinkFault::Inapplicable);
     }
 
     /// `REPLCONF GETACK` in the stream: the answer tells what was applied before it.

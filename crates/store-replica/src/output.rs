@@ -89,6 +89,8 @@ pub enum LinkFault {
     TooLong,
     /// The payload could not be loaded.
     Unreadable,
+    /// A request of the stream cannot be applied.
+    Inapplicable,
 }
 
 /// What an operator may want to read.
@@ -122,6 +124,8 @@ pub enum Event {
     LinkFailed(LinkFault),
     /// The primary answered a step of the handshake with this error; it went on.
     StepRefused(String),
+    /// The primary cannot be followed yet, for this reason.
+    LinkNotReady(String),
     /// The primary refused the link with this text.
     LinkRefused(String),
     /// A FAILOVER came a step further, or ended, well or not.

@@ -235,7 +235,9 @@ impl EventLoop {
                 self.log_refused(&error);
             }
             if !applied.is_open {
-                self.link_lost(&io::Error::other("the primary sent what no primary sends"));
+                self.log_inapplicable(applied.lacks_database);
+                self.replication.machine.handle_inapplicable(now);
+                self.carry_out();
                 return false;
             }
             let transaction = match applied.in_transaction {
@@ -249,6 +251,16 @@ impl EventLoop {
         }
         self.carry_out();
         self.now_us >= ends_at_us && self.replication.machine.next_request(now).is_some()
+    }
+
+    fn log_inapplicable(&mut self, lacks_database: Option<usize>) {
+        if let Some(databases) = lacks_database {
+            let line = format!(
+                "MASTER uses a database that this replica does not have: databases is {databases}. \
+                 Start this replica with as many as the master has"
+            );
+            self.log(LogLevel::Warning, &line);
+        }
     }
 
     fn log_refused(&mut self, error: &str) {

@@ -1,5 +1,6 @@
 //! Our server as the replica of a real redis-server.
 
+mod bad;
 mod chain;
 mod cuts;
 mod diskless;
