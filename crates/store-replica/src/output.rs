@@ -109,6 +109,8 @@ pub enum Event {
         session: SessionId,
         /// Whether it had asked for less.
         was_refused: bool,
+        /// Bytes of some history that it says it has.
+        had: u64,
     },
     /// A replica's payload arrived and it follows the stream.
     ReplicaOnline(SessionId),

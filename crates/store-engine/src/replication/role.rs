@@ -39,9 +39,9 @@ impl Engine {
         &identity.incarnation
     }
 
-    /// Whether there are no keys at all.
-    pub fn is_empty(&self) -> bool {
-        (0..self.keyspace.database_count()).all(|db| self.keyspace.counts(db).0 == 0)
+    /// Keys in all databases.
+    pub fn key_count(&self) -> usize {
+        (0..self.keyspace.database_count()).map(|db| self.keyspace.counts(db).0).sum()
     }
 
     /// All keys and functions go, to make room for the primary's.

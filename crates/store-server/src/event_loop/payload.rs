@@ -12,6 +12,9 @@ use crate::replication::{
     BeginAside, Checksum, Incoming, IncomingAside, IncomingEvent, Meanwhile, load_mode,
 };
 
+/// A snapshot without keys has facts about itself, and is no longer than this.
+const EMPTY_PAYLOAD_MAX: u64 = 512;
+
 impl EventLoop {
     pub(super) fn take_payload(&mut self, bytes: Vec<u8>) {
         if !self.replication.link.has_payload() {
@@ -137,12 +140,28 @@ impl EventLoop {
         }
     }
 
+    /// The primary may have lost its data, and with it goes what is here.
+    fn warn_of_emptiness(&mut self) {
+        let count = self.engine.key_count();
+        if count > 0 {
+            let line = format!(
+                "!!! The master has next to no data, and the {count} keys of this replica go for \
+                 it. If the master lost its data, restore it from a backup, or from another \
+                 replica that still has them !!!"
+            );
+            self.log(LogLevel::Warning, &line);
+        }
+    }
+
     /// What was loaded aside takes the place of the old data, if it is whole.
     fn take_loaded_aside(&mut self, result: Result<Box<AsideData>, String>) {
         let data = match result {
             Ok(data) => data,
             Err(reason) => return self.payload_failed(&reason),
         };
+        if data.report().keys == 0 {
+            self.warn_of_emptiness();
+        }
         let now = self.replication.now();
         self.replication.machine.handle_swap(now);
         self.carry_out();
@@ -166,6 +185,9 @@ impl EventLoop {
             Ok(loader) => loader,
             Err(reason) => return self.payload_failed(&reason),
         };
+        if len <= EMPTY_PAYLOAD_MAX {
+            self.warn_of_emptiness();
+        }
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
         let now_us = self.clock.now_us();
         self.persistence.hold_append(now_us / 1000, &mut self.engine);

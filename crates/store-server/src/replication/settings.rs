@@ -21,7 +21,7 @@ pub(crate) fn settings_of(engine: &Engine, ports: Ports) -> Settings {
 /// as it arrives never stands half in place of the old: it is loaded aside.
 pub(crate) fn load_mode(engine: &Engine) -> LoadMode {
     match engine.config().settings().replication.load {
-        LoadMode::Direct if !engine.is_empty() => LoadMode::Spool,
+        LoadMode::Direct if engine.key_count() > 0 => LoadMode::Spool,
         LoadMode::Direct | LoadMode::Swap => LoadMode::Swap,
         LoadMode::Spool => LoadMode::Spool,
     }
