@@ -342,6 +342,38 @@ fn what_cannot_be_killed_is_named_and_the_term_is_held_to_its_end() {
     send(child, Signal::KILL);
 }
 
+/// As `sudo` in a hook does: the loss is told when it has ended, and until then it is named.
+#[test]
+fn a_hook_that_cannot_be_killed_is_named() {
+    let stage = Stage::on(Kind::Own);
+    let Some(become_root) = way_to_root(&stage) else { return };
+    let gain = format!(
+        "exec {become_root} --reuid 0 --regid 0 --clear-groups sh -c 'echo $$ > pid; exec sleep 60'"
+    );
+    let log = stage.folder.path().join("log");
+    let mut command = as_nobody(&stage, &["sidecar", NAME, "--ttl", "2s"]);
+    command.env("TENURE_SIDECAR__LISTEN", "127.0.0.1:0");
+    command.env("TENURE_SIDECAR__ON_GAIN", gain);
+    command.env("TENURE_SIDECAR__ON_LOSS", "echo 1 > down");
+    command.stderr(fs::File::create(&log).unwrap());
+    let _sidecar = Process::spawn(command);
+    let hook = number_in(stage.folder.path(), "pid");
+    if fs::read_to_string(format!("/proc/{hook}/status")).unwrap().contains("Uid:\t65534") {
+        send(hook, Signal::KILL);
+        return eprintln!("skipped: this file system does not let programs change their user");
+    }
+    // Or it would lead again, and that would be told instead.
+    stage.tenure(&["pause", NAME, "--for", "10m"]);
+    stage.tenure(&["resign", NAME]);
+    wait_until("the hook to be named", GENEROUS, || {
+        let log = fs::read_to_string(&log).unwrap();
+        log.contains(&format!("process {hook} cannot be killed"))
+    });
+    assert!(!stage.folder.path().join("down").exists(), "a loss comes after the gain");
+    send(hook, Signal::KILL);
+    assert_eq!(number_in(stage.folder.path(), "down"), 1);
+}
+
 /// As `sudo` in a check does: it is killed in vain, and nobody waits for it.
 #[test]
 fn a_health_check_that_cannot_be_killed_does_not_stop_the_wrapper() {

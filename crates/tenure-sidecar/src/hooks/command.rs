@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::{Happening, Interrupted, Turn};
 
@@ -49,8 +49,7 @@ pub(super) async fn run(
         status = child.wait() => status,
         why = interrupted => {
             whole.kill();
-            // Killed, so this does not take long.
-            let _ = child.wait().await;
+            see_gone(&mut child, happening).await;
             return Err(why);
         }
     };
@@ -60,6 +59,23 @@ pub(super) async fn run(
         Ok(status) => Err(format!("ended with {status}")),
         Err(error) => Err(format!("cannot wait for it: {error}")),
     })
+}
+
+/// How long a hook that was killed may take to be gone before it is named.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Waits for the end of a hook that was killed. One that became another user, as `sudo` does, is
+/// not gone, and what comes after it waits: people must hear why.
+async fn see_gone(child: &mut Child, happening: &Happening) {
+    if tokio::time::timeout(GONE_WITHIN, child.wait()).await.is_ok() {
+        return;
+    }
+    let (resource, hook) = (happening.name.as_str(), happening.turn.as_str());
+    let pid = child.id().unwrap_or_default();
+    tracing::warn!(target: "tenure", resource, hook,
+        "a hook is to end, and process {pid} cannot be killed (does it belong to another user?): \
+         the hooks after it wait until it has ended");
+    let _ = child.wait().await;
 }
 
 /// The longest line that is logged whole.
