@@ -115,21 +115,21 @@ pub struct Transaction {
 }
 
 /// A key that EXEC depends on.
-#[derive(Debug)]
-pub(crate) struct Watched {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched<'a> {
     /// Its database.
     pub db: usize,
     /// Its name.
-    pub key: Box<[u8]>,
+    pub key: &'a [u8],
     /// It had ended before, and was not removed yet: that it is removed is told to nobody.
     pub had_ended: bool,
 }
 
-impl Watched {
+impl Watched<'_> {
     /// Bytes of the name, here and in the table of all watched keys.
     fn memory(&self) -> usize {
-        /// This, and a place in a map with a list of sessions.
-        const PER_KEY: usize = size_of::<Watched>() + 64;
+        /// A place in a map, here and there, and a list of sessions.
+        const PER_KEY: usize = size_of::<Box<[u8]>>() + 80;
         2 * self.key.len() + PER_KEY
     }
 }
@@ -137,22 +137,31 @@ impl Watched {
 /// Keys that EXEC depends on, with the memory that they take: it is asked for on every turn.
 #[derive(Debug, Default)]
 pub struct WatchedKeys {
-    keys: Vec<Watched>,
+    /// Whether each had ended, by database and name: any number of them may end at once.
+    keys: BTreeMap<usize, BTreeMap<Box<[u8]>, bool>>,
     bytes: usize,
 }
 
 impl WatchedKeys {
-    pub(crate) fn push(&mut self, watched: Watched) {
+    /// Takes a key that is not among them.
+    pub(crate) fn push(&mut self, watched: Watched<'_>) {
         self.bytes += watched.memory();
-        self.keys.push(watched);
+        self.keys.entry(watched.db).or_default().insert(watched.key.into(), watched.had_ended);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Watched> {
-        self.keys.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Watched<'_>> {
+        self.keys.iter().flat_map(|(db, keys)| {
+            keys.iter().map(|(key, had_ended)| Watched { db: *db, key, had_ended: *had_ended })
+        })
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Watched> {
-        std::mem::take(self).keys
+    /// Whether the key had ended, if it is watched.
+    fn had_ended_mut(&mut self, db: usize, key: &[u8]) -> Option<&mut bool> {
+        self.keys.get_mut(&db)?.get_mut(key)
+    }
+
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::take(self)
     }
 }
 
@@ -320,12 +329,11 @@ impl Session {
         if self.has(session_flag::WATCH_BROKEN) {
             return;
         }
-        let is_it = |it: &&mut Watched| it.db == lost.db && *it.key == *lost.key;
-        let Some(watched) = self.watched.keys.iter_mut().find(is_it) else { return };
-        match (lost.now, watched.had_ended) {
-            (WatchedNow::Gone, true) => watched.had_ended = false,
+        let Some(had_ended) = self.watched.had_ended_mut(lost.db, &lost.key) else { return };
+        match (lost.now, *had_ended) {
+            (WatchedNow::Gone, true) => *had_ended = false,
             (WatchedNow::Ended { .. }, true) => {}
-            (WatchedNow::Ended { was_there: false }, false) => watched.had_ended = true,
+            (WatchedNow::Ended { was_there: false }, false) => *had_ended = true,
             _ => self.flags |= session_flag::WATCH_BROKEN,
         }
     }

@@ -113,7 +113,7 @@ fn look_for_ended_watches(cx: &mut Context<'_>) {
     let db = cx.db.selected();
     for watched in cx.session.watched.iter().filter(|watched| !watched.had_ended) {
         cx.db.select(watched.db);
-        if cx.db.has_ended(&watched.key) {
+        if cx.db.has_ended(watched.key) {
             cx.session.flags |= session_flag::WATCH_BROKEN;
         }
     }
@@ -129,7 +129,7 @@ fn watch(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         for key in request.args_from(1) {
             if cx.db.watches.add(db, key, cx.session.id) {
                 let had_ended = cx.db.has_ended(key);
-                cx.session.watched.push(Watched { db, key: key.into(), had_ended });
+                cx.session.watched.push(Watched { db, key, had_ended });
             }
         }
     }
@@ -145,8 +145,8 @@ fn unwatch(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 /// Stops watching, and forgets what was seen.
 pub(super) fn unwatch_all(db: &mut Keyspace, session: &mut Session) {
-    for watched in session.watched.take() {
-        db.watches.remove(watched.db, &watched.key, session.id);
+    for watched in session.watched.take().iter() {
+        db.watches.remove(watched.db, watched.key, session.id);
     }
     session.flags &= !session_flag::WATCH_BROKEN;
     // What this very request has touched is forgotten with the rest.

@@ -1,7 +1,7 @@
 //! All keys with their values: lookups, changes, expiry, and what changes cause.
 //!
 //! In: the moment and the selected database, set once per request by `begin`. Out: values, and
-//! effects (events, touched watchers, ready keys) for the engine to deliver.
+//! [`Changes`] (events, touched watchers, ready keys) for the engine to deliver.
 
 mod access;
 pub(crate) mod changes;
@@ -81,7 +81,7 @@ pub struct Keyspace {
     /// Tables that FLUSHALL let go; freed in slices.
     dropped: freeing::Dropped,
     freeing_stats: FreeingStats,
-    /// Bytes in [`Effects::garbage`], as long as there is any.
+    /// Bytes in [`Changes::garbage`](changes::Changes::garbage), as long as there is any.
     handed_out_bytes: usize,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,

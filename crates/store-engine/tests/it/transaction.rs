@@ -36,3 +36,24 @@ fn the_same_seed_and_words_give_the_same_replies() {
     assert_eq!(replies(12), replies(12));
     assert_ne!(replies(12), replies(13));
 }
+
+/// To look through all watched keys for each that ended would take minutes here.
+#[test]
+fn many_watched_keys_that_end_at_once_are_looked_up_one_by_one() {
+    const KEYS: usize = 60_000;
+    let mut world = World::configured(15, &["--enable-debug-command", "yes"]);
+    world.run("DEBUG SET-ACTIVE-EXPIRE 0");
+    let names: Vec<String> = (0..KEYS).map(|at| format!("k{at}")).collect();
+    world.run("SELECT 1");
+    for name in &names {
+        world.run(&format!("SET {name} 1 PX 10"));
+    }
+    world.run("SELECT 0");
+    world.run(&format!("WATCH {}", names.join(" ")));
+    world.pass(20);
+    // None were there, and none are: ended ones count as none.
+    world.run("SWAPDB 0 1");
+    world.run("MULTI");
+    world.run("PING");
+    assert_eq!(world.run("EXEC"), Reply::Array(vec![Reply::Simple("PONG".into())]));
+}
