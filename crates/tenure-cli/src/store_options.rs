@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
-use tenure::{Observer, StoreErrorKind, Tenure, blocking};
+use tenure::{Observer, Resource, StoreErrorKind, Tenure, blocking};
 
 use crate::exit::{self, Failure};
 use crate::{local, output};
@@ -132,6 +132,7 @@ pub(crate) struct Target {
 impl Target {
     /// The layers, with the flags on top.
     pub(crate) fn loader(&self) -> Result<Loader, Failure> {
+        check_name(&self.name)?;
         let loader = self.store.loader()?;
         Ok(match &self.key.key {
             Some(key) => loader.set(["elections", &self.name, "key"], key, "--key"),
@@ -145,6 +146,12 @@ impl Target {
         let observer = tenure.observe(&self.name)?;
         Ok(StoreObserver { tenure, observer })
     }
+}
+
+/// Before flags are laid over the settings of that name: they would be blamed for it.
+pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
+    let checked = Resource::named(name).map_err(tenure::Error::Name);
+    Ok(checked.map(drop)?)
 }
 
 /// Looks at one election, and says which store it was when that does not answer.
