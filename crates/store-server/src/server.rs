@@ -25,7 +25,7 @@ use crate::persistence::{
     snapshot_path,
 };
 use crate::process::Process;
-use crate::sentinel::{SentinelDriver, SentinelStart};
+use crate::sentinel::SentinelStart;
 use crate::sockets::{OpenError, Ports, Sockets};
 use crate::tls::TlsError;
 
@@ -249,9 +249,8 @@ impl ServerBuilder {
         }
         let history = history_of(self.is_vouched_for, &listeners);
         (self.on_listening)(ports.tcp.or(ports.tls));
-        let main_port = ports.tcp.or(ports.tls).unwrap_or(0);
         let identity = Identity {
-            tcp_port: main_port,
+            tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
             config_file: self.config_file,
             is_sentinel: self.sentinel.is_some(),
             history_complete: history.is_complete(),
@@ -282,7 +281,7 @@ impl ServerBuilder {
         let shared = Shared {
             sockets,
             waker: waker.clone(),
-            mailbox: mailbox.clone(),
+            mailbox,
             generations,
             is_forced: is_forced.clone(),
             allocator: self.allocator,
@@ -290,7 +289,7 @@ impl ServerBuilder {
         let mut event_loop =
             EventLoop::new(poll, engine, listeners, received, self.log, persistence, shared)?;
         if let Some(start) = self.sentinel {
-            event_loop.watch_as(SentinelDriver::new(start, main_port, mailbox)?);
+            event_loop.watch_as(start)?;
         }
         let (thread, started) = spawn(event_loop, loader)?;
         let stopper = Stopper { messages, waker, is_forced };

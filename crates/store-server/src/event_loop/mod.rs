@@ -17,6 +17,7 @@ mod ending;
 mod evict;
 mod files;
 mod link;
+mod payload;
 mod peers;
 mod read;
 mod replicas;
@@ -49,7 +50,7 @@ use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
 use crate::replication::{IncomingEvent, ReplicationDriver, tell_facts};
-use crate::sentinel::{SentinelDriver, Written};
+use crate::sentinel::{SentinelDriver, SentinelStart, Written};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -155,7 +156,7 @@ impl EventLoop {
         persistence: Persistence,
         shared: Shared,
     ) -> io::Result<Self> {
-        let replication = ReplicationDriver::new(&engine)?;
+        let replication = ReplicationDriver::new(&engine, shared.sockets.ports())?;
         tell_facts(&replication, &mut engine);
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {
@@ -198,11 +199,21 @@ impl EventLoop {
         Ok(event_loop)
     }
 
-    /// It is a sentinel.
-    pub(crate) fn watch_as(&mut self, sentinel: SentinelDriver) {
+    /// It is a sentinel. Fails when there is no randomness.
+    pub(crate) fn watch_as(&mut self, start: SentinelStart) -> io::Result<()> {
+        let sockets = &self.shared.sockets;
+        let ports = sockets.ports();
+        // Others reach it as it reaches them.
+        let port = match sockets.dialer.is_on() {
+            true => ports.tls.or(ports.tcp),
+            false => ports.tcp.or(ports.tls),
+        };
+        let mailbox = self.shared.mailbox.clone();
+        let sentinel = SentinelDriver::new(start, port.unwrap_or(0), mailbox)?;
         let line = format!("Sentinel ID is {}", sentinel.machine.id());
         self.log(LogLevel::Warning, &line);
         self.sentinel = Some(sentinel);
+        Ok(())
     }
 
     /// Loads data, then serves until told to stop. Fails when the system's event queue does, or

@@ -169,7 +169,10 @@ impl EventLoop {
     }
 
     fn dial_for_sentinel(&mut self, driver: &mut SentinelDriver, link: LinkId, address: &Address) {
-        let target = Target { host: &address.host, port: address.port, timeout: DIAL_MAX };
+        let dialer = &self.shared.sockets.dialer;
+        let tls = dialer.is_on().then(|| dialer.clone());
+        let (host, port) = (&address.host, address.port);
+        let target = Target { host, port, tls, timeout: DIAL_MAX };
         let peer = self.peers.dial(self.poll.registry(), self.running.millis(), &target);
         driver.open(link, peer, address.host.clone());
     }

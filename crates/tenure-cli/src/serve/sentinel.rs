@@ -14,7 +14,9 @@ use super::background::PidFile;
 use super::log::Logger;
 use super::settings::{self, Sources};
 use super::supervisor::Supervisor;
-use super::{begin_process, listen_to_signals, start, stop_on_signals, tell_start};
+use super::{
+    begin_process, listen_to_signals, start, stop_on_signals, tell_start, unusable_directory,
+};
 use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
 use crate::log_line::Role;
@@ -47,7 +49,7 @@ pub(crate) fn run_by_name() -> Option<Result<ExitCode, Failure>> {
 
 pub(super) fn run(words: Vec<String>) -> Result<ExitCode, Failure> {
     let configuration =
-        |error: anyhow::Error| Failure::new(exit::CONFIGURATION, format!("{error:#}"));
+        |error: anyhow::Error| Failure::new(exit::CONFIGURATION, exit::with_causes(&error));
     let sources = Sources::of(words);
     let (path, text) = read(&sources).map_err(configuration)?;
     let groups = parse(&path, &text).map_err(configuration)?;
@@ -139,7 +141,7 @@ fn serve(
     let directory = config.settings().snapshot.folder.clone();
     let pid_path = config.settings().process.pid_file.clone();
     std::env::set_current_dir(&directory)
-        .with_context(|| format!("cannot use dir {}", directory.display()))?;
+        .map_err(|error| unusable_directory(&directory, &error))?;
     tell_start(logger);
     let (sink, teller) = (logger.clone(), logger.clone());
     let builder = Server::builder()
