@@ -69,6 +69,9 @@ codes! {
     NoMaster "no-master" Problem "the sentinels do not agree on a primary"
     SentinelDown "sentinel-down" Risk "a sentinel does not answer"
     SentinelStray "sentinel-stray" Risk "a sentinel names a different primary than most, or none"
+    SentinelQuorum "sentinel-quorum" Problem "the sentinels could not replace a primary that is \
+                                              lost"
+    FewSentinels "few-sentinels" Risk "fewer than three sentinels watch the primary"
     FewReplicas "few-replicas" Problem "fewer replicas in step than mode=strict waits for"
     ReplicaLagging "replica-lagging" Risk "a replica that has not got its data yet, or does not \
                                            confirm"

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure::backend::QuorumBackend;
 use tenure::backend::redis::{
-    ClusterSurvey, RedisUrl, SentinelSurvey, Shard, SurveyError, Topology,
+    ClusterSurvey, RedisUrl, SentinelAnswer, SentinelSurvey, Shard, SurveyError, Topology,
 };
 use tenure::config::Config;
 use tenure::{Resource, StoreError, StoreErrorKind, Tenure, blocking};
@@ -210,6 +210,7 @@ fn behind_sentinels(
         };
         findings.push(Finding::new(code, what, next).about(&answer.sentinel));
     }
+    findings.extend(foresee_failover(&survey.sentinels, about));
     match survey.master {
         Ok(url) => {
             let mut server = Candidate::new(url, Part::Master, elections.to_vec());
@@ -228,6 +229,28 @@ fn behind_sentinels(
         // A name that none of them knows.
         Err(error) => Err(blame_on(about, error.into())),
     }
+}
+
+/// Whether the sentinels could replace a primary that is lost, as they say themselves.
+fn foresee_failover(sentinels: &[SentinelAnswer], about: &str) -> Vec<Finding> {
+    /// The fewest that can lose one.
+    const SENTINELS_MIN: usize = 3;
+    let mut findings = Vec::new();
+    let forecasts = || sentinels.iter().filter_map(|it| Some((it, it.failover.as_ref()?)));
+    let obstacle = forecasts().find_map(|(it, said)| Some((it, said.obstacle.as_ref()?)));
+    if let Some((sentinel, obstacle)) = obstacle {
+        let what = format!("{} says: {}", sentinel.sentinel, plain(obstacle));
+        let next = "start the missing sentinels; forget those that are gone for good with SENTINEL \
+                    RESET on each of the others; set a lower quorum with SENTINEL SET NAME quorum";
+        findings.push(Finding::new(Code::SentinelQuorum, what, next).about(about));
+    }
+    let known = forecasts().map(|(_, said)| said.sentinels).max();
+    if let Some(known) = known.filter(|known| *known < SENTINELS_MIN) {
+        let what = format!("{known} watch it, so that none may be lost");
+        let next = "run three or five, each on a host of its own";
+        findings.push(Finding::new(Code::FewSentinels, what, next).about(about));
+    }
+    findings
 }
 
 fn in_a_cluster(

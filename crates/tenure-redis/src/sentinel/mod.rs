@@ -134,6 +134,17 @@ pub struct SentinelAnswer {
     pub sentinel: String,
     /// The address of the primary; `None` if the sentinel watches none of that name.
     pub master: Result<Option<String>, StoreError>,
+    /// What it says about a failover; `None` if it does not say.
+    pub failover: Option<FailoverForecast>,
+}
+
+/// What a sentinel says about a failover that might become necessary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailoverForecast {
+    /// How many sentinels watch the primary, as far as it knows.
+    pub sentinels: usize,
+    /// Why there could be no failover now, in its own words.
+    pub obstacle: Option<String>,
 }
 
 impl SentinelSurvey {
@@ -145,12 +156,14 @@ impl SentinelSurvey {
         if answers.iter().all(|(_, answer)| answer.is_err()) {
             master.clone()?;
         }
+        let mut forecasts = shared.ask_forecasts(&answers).await.into_iter();
         let told = |(sentinel, answer): (String, Result<Named, StoreError>)| SentinelAnswer {
             sentinel,
             master: answer.map(|named| match named {
                 Named::At(node) => Some(node.to_string()),
                 Named::Unknown => None,
             }),
+            failover: forecasts.next().flatten(),
         };
         let sentinels = answers.into_iter().map(told).collect();
         Ok(SentinelSurvey { sentinels, master: master.map(|node| shared.address.master_at(&node)) })
@@ -178,6 +191,44 @@ impl Shared {
 
     fn verdict(&self, answers: &[(String, Result<Named, StoreError>)]) -> Result<Node, StoreError> {
         verdict(&self.address.master, answers)
+    }
+
+    /// Asks those that named a primary whether they could replace it, in the order of `answers`.
+    async fn ask_forecasts(
+        &self,
+        answers: &[(String, Result<Named, StoreError>)],
+    ) -> Vec<Option<FailoverForecast>> {
+        let asked = self.transport.iter().zip(answers).map(async |(way, (_, answer))| {
+            matches!(answer, Ok(Named::At(_))).then_some(())?;
+            way.within(ASK_TIMEOUT, self.ask_forecast(way)).await.ok()?
+        });
+        join_all(asked).await
+    }
+
+    async fn ask_forecast(&self, way: &Route) -> Result<Option<FailoverForecast>, StoreError> {
+        let mut line = way.open_unchecked().await?;
+        let question = |word: &str| {
+            let mut question = redis::cmd("SENTINEL");
+            question.arg(word).arg(&self.address.master);
+            question
+        };
+        let others = line.connection.send_packed_command(&question("SENTINELS")).await;
+        // What says nothing is not worth an error: this is about advice.
+        let others = match others.map_err(|error| error::from_connection(&error))? {
+            Value::Array(others) => others.len(),
+            _ => return Ok(None),
+        };
+        let quorum = line.connection.send_packed_command(&question("CKQUORUM")).await;
+        let obstacle = match quorum.and_then(Value::extract_error) {
+            Err(error) if error.code() == Some("NOQUORUM") => {
+                Some(error.detail().unwrap_or_default().to_owned())
+            }
+            reply => {
+                reply.map_err(|error| error::from_connection(&error))?;
+                None
+            }
+        };
+        Ok(Some(FailoverForecast { sentinels: others + 1, obstacle }))
     }
 
     async fn ask(&self, way: &Route) -> Result<Named, StoreError> {

@@ -17,8 +17,9 @@ mod registry;
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_redis::{
-        ClusterSurvey, Connector, Dialing, Endpoint, Login, Mode, REDIAL_WAIT_MAX, RedisBackend,
-        RedisUrl, SentinelAnswer, SentinelSurvey, Shard, Stream, SurveyError, TlsFiles, Topology,
+        ClusterSurvey, Connector, Dialing, Endpoint, FailoverForecast, Login, Mode,
+        REDIAL_WAIT_MAX, RedisBackend, RedisUrl, SentinelAnswer, SentinelSurvey, Shard, Stream,
+        SurveyError, TlsFiles, Topology,
     };
 }
 

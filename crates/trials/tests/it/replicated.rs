@@ -131,7 +131,17 @@ async fn a_strict_term_ends_without_its_replica_and_the_promoted_one_knows_the_t
 #[test]
 fn sentinels_move_the_leadership_between_ours_and_redis() {
     let programs = [ServerProgram::own(), ServerProgram::redis(), ServerProgram::own()];
-    let mut group = SentinelGroup::start_of(&programs);
+    leadership_moves_over(SentinelGroup::start_of(&programs));
+}
+
+#[test]
+fn our_sentinels_move_the_leadership_between_our_stores() {
+    let own = vec![ServerProgram::own(); 3];
+    leadership_moves_over(SentinelGroup::start_mixed(&own, &own));
+}
+
+/// Two primaries die, one after the other, and nobody leads beside another.
+fn leadership_moves_over(mut group: SentinelGroup) {
     let mut instances: Vec<_> =
         ["ada", "bob"].map(|name| Instance::start(&group.url(), name, TTL)).into();
     let mut record = Record::default();

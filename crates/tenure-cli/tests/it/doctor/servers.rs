@@ -1,7 +1,8 @@
 //! What can be wrong between the servers of a store.
 
 use testkit::{
-    ClusterGroup, GENEROUS, RedisServer, SentinelGroup, ServerProgram, wait_for, wait_until,
+    ClusterGroup, GENEROUS, RedisServer, Sentinel, SentinelGroup, ServerProgram, wait_for,
+    wait_until,
 };
 
 use super::{codes_at, codes_of, finding, json_at, planted};
@@ -91,6 +92,28 @@ planted! {
         assert_eq!(strays, [ignorant], "{json}");
         assert_eq!(json["servers"][0]["why"], "named by 2 of 3 sentinels", "{json}");
         codes_of(&json)
+    }
+
+    "sentinel-quorum": fn a_quorum_that_cannot_be_reached() {
+        let group = SentinelGroup::start_mixed(
+            &[ServerProgram::redis()],
+            &[ServerProgram::own(), ServerProgram::own(), ServerProgram::redis()],
+        );
+        let whole = json_at(&group.url());
+        assert!(!codes_of(&whole).iter().any(|code| code.contains("sentinel")), "{whole}");
+        let words = ["SENTINEL", "SET", SentinelGroup::MASTER, "quorum", "4"];
+        assert_eq!(group.sentinels[0].cli(&words), "OK");
+        let json = json_at(&group.url());
+        let what = finding(&json, "sentinel-quorum")["what"].as_str().unwrap();
+        assert!(what.contains("3 usable Sentinels"), "{what}");
+        codes_of(&json)
+    }
+
+    "few-sentinels": fn one_sentinel_alone() {
+        let primary = RedisServer::start();
+        let lines = format!("sentinel monitor main 127.0.0.1 {} 1\n", primary.port());
+        let sentinel = Sentinel::start_alone(&ServerProgram::own(), &lines, None);
+        codes_at(&format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port()))
     }
 
     "few-replicas": fn a_strict_store_without_its_replicas() {

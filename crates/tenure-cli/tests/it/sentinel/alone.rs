@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use testkit::{GENEROUS, Process, RedisServer, Sentinel, ServerProgram, TempFolder, wait_until};
+use testkit::{
+    Certificates, GENEROUS, Process, RedisServer, Sentinel, ServerProgram, TempFolder, wait_until,
+};
 
 use crate::stage::TENURE;
 
@@ -245,4 +247,23 @@ fn a_replica_given_as_master_and_a_quorum_out_of_reach_are_told_in_the_log() {
     primary.kill();
     drop(replica);
     says("the quorum is 5, and only 1 sentinels are known");
+}
+
+#[test]
+fn servers_are_reached_by_tls_where_the_settings_say_so() {
+    let certificates = Certificates::issue();
+    let settings = || certificates.settings("localhost", "yes");
+    let primary = RedisServer::builder().tls(settings()).start();
+    let lines = settings().map(|(name, value)| format!("{name} {value}\n")).concat();
+    let sentinel = Sentinel::start_alone(
+        &ServerProgram::own(),
+        &format!(
+            "{lines}tls-replication yes\nsentinel monitor main 127.0.0.1 {} 1\n\
+             sentinel down-after-milliseconds main 2000\n",
+            primary.tls_port()
+        ),
+        None,
+    );
+    wait_until("the server to be reached", GENEROUS, || !sentinel.field("runid").is_empty());
+    assert_eq!(sentinel.field("flags"), "master");
 }
