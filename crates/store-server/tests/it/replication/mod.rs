@@ -6,5 +6,6 @@ mod link;
 mod peers;
 mod primary;
 mod replica;
+mod same_words;
 mod support;
 mod waiting;
