@@ -46,8 +46,11 @@ impl Load {
     /// Makes the server at `to` the primary, without losing anything.
     fn hand_over(&self, to: u16) {
         let mut old = Connection::tcp(self.port.load(Ordering::SeqCst));
-        let reply = text(&old.words(&format!("FAILOVER TO 127.0.0.1 {to} TIMEOUT 30000")));
-        assert_eq!(reply, "OK");
+        // A primary takes a replica for online a little later than the replica does.
+        wait_until("FAILOVER to begin", GENEROUS, || {
+            let asked = format!("FAILOVER TO 127.0.0.1 {to} TIMEOUT 30000");
+            text(&old.words(&asked)) == "OK"
+        });
         let mut new = Connection::tcp(to);
         wait_until("the new primary", GENEROUS, || {
             info(&mut new, "replication", "role") == "master"
