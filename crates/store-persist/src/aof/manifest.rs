@@ -6,8 +6,8 @@
 //! file appendonly.aof.1.incr.aof seq 1 type h     history: to be removed
 //! file appendonly.aof.2.incr.aof seq 2 type i     increments, in ascending order
 //! ```
-//! One changed bit would make an increment history, which is removed: hence the checksum. It stands
-//! in front, so that a manifest that is cut between two lines is noticed as well. Redis passes over
+//! One changed bit would make an increment history, which is removed: hence the checksum. It is the
+//! first line, so that a manifest that is cut between two lines is noticed as well. Redis ignores
 //! the line, and writes manifests without it.
 
 use store_resp::split_quoted;
