@@ -123,9 +123,15 @@ fn a_replica_changes_from_one_primary_to_another_and_back() {
 
 #[test]
 fn what_a_replica_has_is_appended_and_found_again() {
+    ["disabled", "swapdb"].into_iter().for_each(check_appended);
+}
+
+fn check_appended(diskless_load: &str) {
     let theirs = primary();
     theirs.cli(&["DEBUG", "POPULATE", "1000"]);
-    let mut ours = Ours::start_with(|builder| builder.setting("appendonly", "yes"));
+    let mut ours = Ours::start_with(|builder| {
+        builder.setting("appendonly", "yes").setting("repl-diskless-load", diskless_load)
+    });
     ours.words("SET own 1");
     ours.follow(theirs.port());
     ours.wait_for("master_link_status", "up");
