@@ -671,7 +671,7 @@ impl Engine {
 
     /// Delivers what requests caused for other sessions. `origin` is the session that asked.
     #[cold]
-    fn deliver(&mut self, origin: Option<SessionId>) {
+    pub(crate) fn deliver(&mut self, origin: Option<SessionId>) {
         for _ in 0..WAKE_ROUNDS_MAX {
             self.deliver_signals(origin);
             let ready = self.keyspace.changes.ready_keys.take();

@@ -281,7 +281,7 @@ impl Loader {
         match content {
             Content::Snapshot(file, report) => {
                 self.keys += report.keys;
-                self.stream_db = number(&report, fact::STREAM_DB).unwrap_or(0) as usize;
+                self.stream_db = stream_db(&report);
                 self.history = history(&report).filter(|_| !self.is_aof);
                 if !self.is_aof {
                     self.done_bytes += part.len;
@@ -400,6 +400,11 @@ fn history(report: &LoadReport) -> Option<Facts> {
     Some(Facts { id, offset, db: usize::try_from(db).ok()? })
 }
 
+/// The database that the stream behind a primary's payload has selected.
+pub(crate) fn stream_db(report: &LoadReport) -> usize {
+    number(report, fact::STREAM_DB).unwrap_or(0) as usize
+}
+
 fn number(report: &LoadReport, name: &str) -> Option<u64> {
     let number = store_resp::parse_integer(report.facts.get(name)?)?;
     u64::try_from(number).ok()
@@ -452,7 +457,10 @@ fn advise(error: &PlanError) -> String {
             "restore the manifest from a backup, or move the file away if you can do without it"
         }
         PlanError::Manifest { .. } => "restore it from a backup, or correct the line by hand",
-        _ => "restore it from a backup, or remove its line if you can do without its data",
+        _ => {
+            "restore it from a backup, or remove its line and the one with #SUM if you can do without \
+             its data"
+        }
     };
     format!("{error}. Nothing was changed; {next}")
 }
