@@ -1,13 +1,19 @@
 //! Which files count, in what order.
 //!
 //! ```text
+//! #SUM:0123456789abcdef                           checksum of all that follows
 //! file appendonly.aof.2.base.rdb seq 2 type b     at most one base
 //! file appendonly.aof.1.incr.aof seq 1 type h     history: to be removed
 //! file appendonly.aof.2.incr.aof seq 2 type i     increments, in ascending order
 //! ```
+//! One changed bit would make an increment history, which is removed: hence the checksum. It stands
+//! in front, so that a manifest that is cut between two lines is noticed as well. Redis passes over
+//! the line, and writes manifests without it.
 
 use store_resp::split_quoted;
+use store_types::crc64::crc64;
 
+use super::encode::SUM_MARK;
 use super::layout::Layout;
 
 /// Numbers grow by one per rewrite; a higher one is no number of ours, and leaves none above it.
@@ -81,8 +87,10 @@ impl Manifest {
         if bytes.is_empty() {
             return Err(wrong(1, "the manifest is empty"));
         }
+        let mut rest = bytes;
         for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let number = index + 1;
+            rest = &rest[line.len()..];
             let Some(text) = line.strip_suffix(b"\n") else {
                 return Err(wrong(number, "the line does not end: the manifest is cut short"));
             };
@@ -91,6 +99,7 @@ impl Manifest {
             }
             let text = text.trim_ascii();
             if text.first() == Some(&b'#') {
+                check_sum(text, rest).map_err(|why| wrong(number, why))?;
                 continue;
             }
             if text.is_empty() {
@@ -128,12 +137,12 @@ impl Manifest {
     /// The text of the file.
     pub fn to_text(&self) -> String {
         let files = self.base.iter().chain(&self.history).chain(&self.increments);
-        files
-            .map(|file| {
-                let (name, letter) = (quoted(&file.name), file.kind.letter());
-                format!("file {name} seq {} type {letter}\n", file.sequence)
-            })
-            .collect()
+        let line = |file: &ListedFile| {
+            let (name, letter) = (quoted(&file.name), file.kind.letter());
+            format!("file {name} seq {} type {letter}\n", file.sequence)
+        };
+        let lines: String = files.map(line).collect();
+        format!("#SUM:{:016x}\n{lines}", crc64(0, lines.as_bytes()))
     }
 
     /// Makes sure that files that are there, listed or not, keep their names.
@@ -190,6 +199,16 @@ impl Manifest {
     }
 }
 
+/// Fails when a comment is a checksum, and not that of the lines behind it.
+fn check_sum(comment: &[u8], rest: &[u8]) -> Result<(), &'static str> {
+    let Some(sum) = comment.strip_prefix(SUM_MARK) else { return Ok(()) };
+    match sum == format!("{:016x}", crc64(0, rest)).as_bytes() {
+        true => Ok(()),
+        false => Err("the checksum is not that of the lines behind it: they have changed. If you \
+                      changed them yourself, remove the line with #SUM"),
+    }
+}
+
 fn parse_line(text: &[u8]) -> Result<ListedFile, &'static str> {
     let words = split_quoted(text).ok_or("the quotes do not match")?;
     if words.len() < 6 || words.len() % 2 == 1 {
@@ -199,6 +218,9 @@ fn parse_line(text: &[u8]) -> Result<ListedFile, &'static str> {
     for pair in words.chunks(2) {
         let value = std::str::from_utf8(&pair[1]).map_err(|_| "a word is not UTF-8")?;
         match pair[0].to_ascii_lowercase().as_slice() {
+            b"file" if name.is_some() => return Err("a line has two files"),
+            b"seq" if sequence.is_some() => return Err("a line has two numbers"),
+            b"type" if kind.is_some() => return Err("a line has two types"),
             b"file" => name = Some(value.to_owned()),
             b"seq" => sequence = Some(value.parse().map_err(|_| "seq is no number")?),
             b"type" => {
@@ -257,6 +279,11 @@ mod tests {
         }
     }
 
+    /// The text without its checksum.
+    fn lines(manifest: &Manifest) -> String {
+        manifest.to_text().split_once('\n').unwrap().1.to_owned()
+    }
+
     #[test]
     fn a_rewrite_passes_through_the_manifest() {
         let mut manifest = Manifest::default();
@@ -269,8 +296,28 @@ mod tests {
                     file appendonly.aof.1.base.rdb seq 1 type h\n\
                     file appendonly.aof.1.incr.aof seq 1 type h\n\
                     file appendonly.aof.2.incr.aof seq 2 type i\n";
-        assert_eq!(manifest.to_text(), text);
+        assert_eq!(lines(&manifest), text);
         assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
+        assert_eq!(Manifest::parse(manifest.to_text().as_bytes()).unwrap(), manifest);
+    }
+
+    #[test]
+    fn no_changed_bit_and_no_cut_passes_for_other_files() {
+        let mut manifest = Manifest::default();
+        manifest.replace_base(&layout(), true);
+        manifest.add_increment(&layout());
+        let good = manifest.to_text().into_bytes();
+        for at in 0..good.len() {
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[at] ^= 1 << bit;
+                let parsed = Manifest::parse(&bytes);
+                let is_other = parsed.is_ok_and(|parsed| parsed != manifest);
+                assert!(!is_other, "{:?}", String::from_utf8_lossy(&bytes));
+            }
+            let is_listed = at > 0 && Manifest::parse(&good[..at]).is_ok();
+            assert!(!is_listed, "cut at {at}");
+        }
     }
 
     #[test]
@@ -278,7 +325,7 @@ mod tests {
         let text = b"# written by hand\nfile \"a b.aof\" seq 3 type i later 7\n";
         let manifest = Manifest::parse(text).unwrap();
         assert_eq!(manifest.increments[0].name, "a b.aof");
-        assert_eq!(manifest.to_text(), "file \"a b.aof\" seq 3 type i\n");
+        assert_eq!(lines(&manifest), "file \"a b.aof\" seq 3 type i\n");
     }
 
     #[test]
@@ -287,7 +334,7 @@ mod tests {
         let mut manifest = Manifest::default();
         manifest.add_increment(&layout);
         let text = manifest.to_text();
-        assert_eq!(text, "file \"a\\nb.1.incr.aof\" seq 1 type i\n");
+        assert_eq!(lines(&manifest), "file \"a\\nb.1.incr.aof\" seq 1 type i\n");
         assert_eq!(Manifest::parse(text.as_bytes()).unwrap(), manifest);
     }
 
@@ -316,6 +363,10 @@ mod tests {
             ("\n", "empty"),
             ("file b seq 2 type i", "cut short"),
             ("file b seq 0 type b\n", "begins at 1"),
+            ("file b seq 2 type h\x0bfile c seq 3 type i\n", "two files"),
+            ("file b seq 2 seq 3 type i\n", "two numbers"),
+            ("file b seq 2 type h type i\n", "two types"),
+            ("#SUM:0000000000000001\nfile b seq 2 type i\n", "remove the line with #SUM"),
             ("file b seq 18446744073709551615 type i\n", "ends at 2^53"),
         ] {
             let error = Manifest::parse((good.to_owned() + line).as_bytes()).unwrap_err();

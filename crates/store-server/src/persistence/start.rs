@@ -452,7 +452,10 @@ fn advise(error: &PlanError) -> String {
             "restore the manifest from a backup, or move the file away if you can do without it"
         }
         PlanError::Manifest { .. } => "restore it from a backup, or correct the line by hand",
-        _ => "restore it from a backup, or remove its line if you can do without its data",
+        _ => {
+            "restore it from a backup, or remove its line and the one with #SUM if you can do without \
+             its data"
+        }
     };
     format!("{error}. Nothing was changed; {next}")
 }

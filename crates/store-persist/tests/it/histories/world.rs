@@ -45,10 +45,12 @@ pub(super) enum Flaw {
     FailedBasesStay,
     /// An increment that another one continues may lack its end.
     CutsGoUnnoticed,
+    /// Who waits for the first base does not wait for the next try to write it.
+    TriesAreNotWaitedFor,
 }
 
 impl Flaw {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::LoaderHasLimits,
         Self::OldBaseServes,
         Self::EventsHaveNoIdentity,
@@ -60,6 +62,7 @@ impl Flaw {
         Self::EndsWithoutBase,
         Self::FailedBasesStay,
         Self::CutsGoUnnoticed,
+        Self::TriesAreNotWaitedFor,
     ];
 
     fn lie(self) -> Option<Lie> {
@@ -184,6 +187,10 @@ pub(super) struct World {
     left_before: Vec<String>,
     /// A promise that was broken while the process lived.
     broken: Option<String>,
+    /// The last unit of which INFO said that nothing is to be waited for any more.
+    said_to_be_written: u64,
+    /// Whether power was lost since: INFO says what is written, not what is durable.
+    lost_power: bool,
 }
 
 impl World {
@@ -227,6 +234,8 @@ impl World {
             is_robbed: false,
             left_before: Vec::new(),
             broken: None,
+            said_to_be_written: 0,
+            lost_power: false,
         }
     }
 
@@ -311,7 +320,19 @@ impl World {
         if wrote && !self.disk.is_dead() {
             self.acknowledge();
         }
+        self.read_info();
         self.look_for_leftovers();
+    }
+
+    /// An operator looks whether a kill would lose something.
+    fn read_info(&mut self) {
+        let facts = self.file.facts();
+        let waits = facts.is_scheduled && self.flaw != Some(Flaw::TriesAreNotWaitedFor)
+            || facts.is_rewriting
+            || facts.buffer_len > 0;
+        if facts.is_on && !waits && facts.trouble.is_none() {
+            self.said_to_be_written = self.states.len() as u64 - 1;
+        }
     }
 
     /// What a base that came to nothing has written takes room that others need.
@@ -638,6 +659,7 @@ impl World {
         let must_crash = self.disk.is_dead() || self.disk.has_lost_bytes();
         let loses_power = end == End::PowerLoss || must_crash || self.chance(2);
         self.disk = if loses_power { self.disk.crash() } else { self.disk.kill() };
+        self.lost_power = loses_power;
         self.threads.clear();
         self.is_propagating = false;
         self.must_end = false;
@@ -652,8 +674,10 @@ impl World {
                 // It serves: all that it loaded is promised, and it is killed at once.
                 let is_dead = self.disk.is_dead() || self.disk.has_lost_bytes();
                 self.disk = if is_dead { self.disk.crash() } else { self.disk.kill() };
+                self.lost_power |= is_dead;
             } else {
                 self.disk = self.disk.crash();
+                self.lost_power = true;
             }
         }
         self.settings.is_wanted = true;
@@ -725,6 +749,7 @@ impl World {
         self.states.truncate(number as usize + 1);
         self.memory = loaded;
         self.acknowledged.clear();
+        self.said_to_be_written = number;
         (self.pauses_since_ms, self.keeps_since_ms) = (None, None);
         self.left_before = self.leftovers();
         self.drive();
@@ -744,6 +769,10 @@ impl World {
         }
         if found < promised {
             return Err(format!("{promised} was promised, {found} of {last} is there"));
+        }
+        let said = self.said_to_be_written;
+        if found < said && !self.lost_power {
+            return Err(format!("INFO said that {said} is written, {found} of {last} is there"));
         }
         if end == End::Closed(true) && found != last {
             return Err(format!("all was said to be there, and {found} of {last} is"));

@@ -149,7 +149,8 @@ fn a_rewrite_while_the_file_is_off_leaves_a_base_alone() {
     assert_eq!(files(folder.path()), expected);
     let manifest = folder.path().join("appendonlydir/appendonly.aof.manifest");
     let text = std::fs::read_to_string(manifest).unwrap();
-    assert_eq!(text, "file appendonly.aof.1.base.rdb seq 1 type b\n");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(lines, ["file appendonly.aof.1.base.rdb seq 1 type b"]);
     drop(server);
     let server = persistent(folder.path()).start().unwrap();
     assert_eq!(connect(&server).words("GET a"), Reply::Bulk(b"1".to_vec()));
