@@ -6,9 +6,9 @@
 //! file appendonly.aof.1.incr.aof seq 1 type h     history: to be removed
 //! file appendonly.aof.2.incr.aof seq 2 type i     increments, in ascending order
 //! ```
-//! One changed bit would make an increment history, which is removed: hence the checksum. It stands
-//! in front, so that a manifest that is cut between two lines is noticed as well. Redis passes over
-//! the line, and writes manifests without it.
+//! One changed bit would make an increment history, which is removed: hence the checksum. It is the
+//! first line, so that a manifest that is cut between two lines is noticed as well. Redis passes
+//! over it, and writes manifests without it.
 
 use store_resp::split_quoted;
 use store_types::crc64::crc64;

@@ -285,7 +285,8 @@ pub(super) fn make_durable_folder(disk: &dyn Disk, layout: &Layout) -> io::Resul
 }
 
 /// Puts a base in place of all files while nothing is appended. It is whole and durable at
-/// `new_base`, and gets a number above `used`. Returns the manifest, whose history is to be removed.
+/// `new_base`, and gets a number above `used`. Returns the manifest, whose history is to be
+/// removed.
 pub(super) fn replace_all(
     disk: &dyn Disk,
     layout: &Layout,

@@ -271,8 +271,8 @@ fn a_clock_that_is_set_back_does_not_put_the_last_sync_off() {
     assert!(wakes_at_ms <= world.wall_ms() + 1000, "{wakes_at_ms}");
 }
 
-/// With `always` a sync that fails ends the process. What is taken out of the file then was promised
-/// to nobody: what another policy had acknowledged before stays.
+/// With `always` a sync that fails ends the process. What is taken out of the file then was
+/// promised to nobody: what another policy had acknowledged before stays.
 #[test]
 fn a_sync_that_fails_takes_nothing_away_that_was_acknowledged() {
     let resting = AppendSettings { rests_now: true, ..settings(FsyncPolicy::Always) };
