@@ -19,36 +19,35 @@ use crate::keyspace::changes::Unit;
 use crate::session::{Origin, Session, SessionId, session_flag};
 use crate::state::ServerState;
 
-/// The driver, as a script sees it that runs for too long.
+/// The driver, as seen by a script that runs for too long.
 pub trait BusyHandler {
-    /// Unix microseconds, from a clock that goes on while a request runs. Without one, no
-    /// script ever runs for too long.
+    /// Unix microseconds, from a clock that goes on while a request runs. Without one, no script
+    /// counts as running for too long.
     fn now_us(&mut self) -> Option<u64>;
 
-    /// Serves the clients that have something to say, without waiting for any.
+    /// Serves the clients that have sent something, without waiting for any.
     fn handle_busy(&mut self, busy: &mut Busy<'_>) -> BusyDecision;
 
-    /// Why an end at this moment would lose what the append-only file is to keep: whether its files
-    /// are whole and where they belong. `None` where it would not.
+    /// Why exiting now would lose data of the append-only file. `None` if it would not.
     fn loss_on_exit(&mut self) -> Option<String> {
         None
     }
 }
 
-/// What came of serving clients.
+/// What to do after serving clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BusyDecision {
     /// The script may go on.
     Continue,
-    /// The server is to stop. A script that has written is waited for, since half of it must not
-    /// be kept; any other ends here.
+    /// The server is to stop. If the script has written, it is waited for, because half of its
+    /// writes must not be kept; otherwise it ends here.
     Stop,
-    /// The server stops at once: the script ends here. If it has written, nothing of it is kept:
-    /// no reply leaves and nothing is saved any more.
+    /// The server stops at once: the script ends here. If it has written, nothing of it is kept: no
+    /// reply is sent and nothing is saved.
     StopNow,
 }
 
-/// For engines that nobody drives: scripts run until they end.
+/// For engines without a driver: scripts run until they end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBusyHandler;
 
@@ -62,14 +61,14 @@ impl BusyHandler for NoBusyHandler {
     }
 }
 
-/// The engine in the middle of a script: open for sessions, closed for keys.
+/// The engine in the middle of a script: sessions can be used, keys cannot.
 pub struct Busy<'a> {
     pub(crate) db: &'a mut Keyspace,
     pub(crate) server: &'a mut ServerState,
 }
 
 impl Busy<'_> {
-    /// Settings in force.
+    /// The settings in effect.
     pub fn config(&self) -> &Config {
         &self.server.config
     }
@@ -100,8 +99,7 @@ impl Busy<'_> {
         std::mem::take(&mut self.db.changes.units)
     }
 
-    /// Runs one request if it is of those that may run now, or refuses it. The moment of the
-    /// script stays the moment of everything.
+    /// Runs one request if it is allowed now, or refuses it. Its time is the time of the script.
     pub fn execute(&mut self, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
         let Some(mut session) = self.server.sessions.take(id) else {
             return ExecuteOutcome::Closing;

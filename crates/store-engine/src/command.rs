@@ -11,29 +11,29 @@ use crate::error::CommandResult;
 use crate::key_finder::FoundKey;
 use crate::keyspace::changes::KeyEvent;
 
-/// Finds the keys of a request whose places no specification can tell. `None` when its arguments
-/// make no sense.
+/// Finds the keys of a request if no specification can describe their positions. `None` if the
+/// arguments are invalid.
 pub type FindKeys = fn(Request<'_>) -> Option<Vec<FoundKey>>;
 
 /// The function behind a row. All gates have been passed; the reply goes to `cx.reply`, and an
 /// error replaces whatever was written.
 pub type Run = fn(&mut Context<'_>, Request<'_>) -> CommandResult;
 
-/// Tells the positions of arguments that are passwords, which MONITOR and SLOWLOG must not show.
+/// Returns the positions of arguments that are passwords, which MONITOR and SLOWLOG must not show.
 pub type FindSecrets = fn(Request<'_>) -> Vec<usize>;
 
-/// Tells what a request does with its keys, as bits of [`access`], where that depends on its
+/// Returns what a request does with its keys, as bits of [`access`], if that depends on its
 /// arguments.
 pub type FindAccess = fn(Request<'_>) -> u32;
 
-/// Tells what the script of a request promises: the flags in its first line or its library.
-/// `None` when it promises nothing or is not found.
+/// Returns the flags of the script that a request runs, from its first line or its library. `None`
+/// if there are none or the script is not found.
 pub type FindScriptFlags = fn(&Interpreter, script: &[u8]) -> Option<ScriptFlags>;
 
 /// What changed in which version of Redis.
 pub type HistoryEntry = (&'static str, &'static str);
 
-/// Whether a session that listens hears of an event of its own request behind the reply.
+/// Whether a session hears of an event of its own request after the reply.
 pub type TellBehind = fn(Request<'_>, &KeyEvent) -> bool;
 
 /// How many arguments a command takes, its own name included.
@@ -55,7 +55,7 @@ impl Arity {
         }
     }
 
-    /// The number that COMMAND tells: negative for a minimum.
+    /// The number in the reply to COMMAND: negative for a minimum.
     pub fn code(self) -> i64 {
         match self {
             Arity::Exactly(count) => count as i64,
@@ -70,13 +70,13 @@ pub mod flag {
     pub const WRITE: u32 = 1 << 0;
     /// Reads data and changes none.
     pub const READ: u32 = 1 << 1;
-    /// May need memory: refused when there is none.
+    /// May need memory: refused when there is none left.
     pub const GROWS: u32 = 1 << 2;
     /// For administrators.
     pub const ADMIN: u32 = 1 << 3;
     /// About channels.
     pub const PUBSUB: u32 = 1 << 4;
-    /// Not from scripts.
+    /// Not allowed in scripts.
     pub const NO_SCRIPT: u32 = 1 << 5;
     /// May block the client.
     pub const BLOCKING: u32 = 1 << 6;
@@ -94,35 +94,36 @@ pub mod flag {
     pub const FAST: u32 = 1 << 12;
     /// Allowed before authentication.
     pub const NO_AUTH: u32 = 1 << 13;
-    /// Keys may be absent though the table names them.
+    /// The keys that the table describes may be absent.
     pub const NO_MANDATORY_KEYS: u32 = 1 << 14;
     /// Allowed while a script runs for too long.
     pub const ALLOW_BUSY: u32 = 1 << 15;
-    /// Not inside MULTI.
+    /// Not allowed inside MULTI.
     pub const NO_MULTI: u32 = 1 << 16;
-    /// Not during asynchronous loading.
+    /// Not allowed during asynchronous loading.
     pub const NO_ASYNC_LOADING: u32 = 1 << 17;
     /// The positions of keys depend on the arguments.
     pub const MOVABLE_KEYS: u32 = 1 << 18;
     /// May write though it is not a write command: PFCOUNT, scripts.
     pub const MAY_REPLICATE: u32 = 1 << 19;
-    /// May run a script, and other clients must be served while it does.
+    /// May run a script, during which other clients must be served.
     pub const RUNS_SCRIPTS: u32 = 1 << 20;
     /// Runs between MULTI and EXEC, where everything else is queued.
     pub const RUNS_IN_MULTI: u32 = 1 << 21;
-    /// Runs what was queued since MULTI: the gates judge it by all of that, too.
+    /// Runs what was queued since MULTI: the gates check all of that, too.
     pub const RUNS_QUEUED: u32 = 1 << 22;
-    /// Ends a transaction without running it, so it needs no memory inside of one.
+    /// Ends a transaction without running it, so it needs no memory.
     pub const DROPS_QUEUED: u32 = 1 << 23;
     /// Allowed for a subscribed session in RESP2.
     pub const ALLOW_SUBSCRIBED: u32 = 1 << 24;
-    /// Answers the error that writes get while the disk or a replica is in trouble: probes see it.
+    /// Returns the error that writes get while the disk or a replica has a problem, so that probes
+    /// see it.
     pub const TELLS_TROUBLE: u32 = 1 << 25;
     /// May end the server, also while a script runs.
     pub const ENDS_SERVER: u32 = 1 << 26;
-    /// Does not use up CLIENT CACHING. On a container, for all its subcommands.
+    /// Does not use up CLIENT CACHING. Set on a container, this holds for all its subcommands.
     pub const KEEPS_CACHING: u32 = 1 << 27;
-    /// For other servers or for tests: COMMAND DOCS says so.
+    /// For other servers or for tests, which COMMAND DOCS shows.
     pub const SYSTEM: u32 = 1 << 28;
 
     /// Names in the order in which COMMAND tells them.
@@ -261,7 +262,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// The name that COMMAND DOCS tells.
+    /// The name in COMMAND DOCS.
     pub fn name(self) -> &'static str {
         match self {
             Group::Generic => "generic",
@@ -284,7 +285,7 @@ impl Group {
     }
 }
 
-/// Which arguments of a request are channels, for the rules of users.
+/// Which arguments of a request are channels, for ACL rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
     /// None.
@@ -297,7 +298,7 @@ pub enum Channels {
     Patterns,
 }
 
-/// Since when nothing new should use a command, and what to use instead.
+/// A command that should not be used any more, and what to use instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deprecated {
     /// The version of Redis.
@@ -312,7 +313,7 @@ pub struct Deprecated {
 /// categories and docs.
 #[derive(Debug)]
 pub struct Command {
-    /// In lower case; of a subcommand only its own part.
+    /// The name in lower case; for a subcommand, only its own part.
     pub name: &'static str,
     /// How many arguments.
     pub arity: Arity,
@@ -320,19 +321,19 @@ pub struct Command {
     pub flags: u32,
     /// Bits of [`category`] that do not follow from the flags.
     pub categories: u32,
-    /// Where its keys stand.
+    /// Where its keys are.
     pub keys: &'static [KeySpec],
-    /// Finds them where the specifications do not tell all.
+    /// Finds its keys if the specifications are not enough.
     pub find_keys: Option<FindKeys>,
-    /// What it does with its keys, where the specifications say that it depends.
+    /// What it does with its keys, if that depends on the arguments.
     pub find_access: Option<FindAccess>,
     /// Which arguments are channels.
     pub channels: Channels,
     /// Which arguments are passwords.
     pub find_secrets: Option<FindSecrets>,
-    /// What the script that it runs promises.
+    /// The flags of the script that it runs.
     pub find_script_flags: Option<FindScriptFlags>,
-    /// Hints for clients that know the tips of Redis 7.0.
+    /// Hints for clients, as in Redis 7.0.
     pub tips: &'static [&'static str],
     /// Chapter of the documentation.
     pub group: Group,
@@ -342,16 +343,16 @@ pub struct Command {
     pub complexity: &'static str,
     /// One sentence.
     pub summary: &'static str,
-    /// What it takes, in the notation that `commands/docs` describes.
+    /// Its arguments, in the notation that `commands/docs` describes.
     pub arguments: &'static str,
     /// What changed since.
     pub history: &'static [HistoryEntry],
-    /// What to use instead, if nothing new should use it.
+    /// What to use instead, if it is deprecated.
     pub deprecated: Option<Deprecated>,
     /// Rows of the second word, such as CONFIG GET.
     pub subcommands: &'static [Command],
-    /// Which of the events that it causes its own session hears of behind the reply, where not
-    /// of all before it.
+    /// Which of the events that it causes its own session hears of after the reply instead of
+    /// before.
     pub told_behind: Option<TellBehind>,
     /// What it does. A container without a function of its own has [`Command::container`].
     pub run: Run,

@@ -1,26 +1,27 @@
-//! What a request causes besides its reply and what happens to keys: for the engine to do after it,
+//! What a request causes besides its reply and its changes of keys: for the engine to do after it,
 //! or for the server to fetch.
 
 use crate::persistence::snapshot::SaveJob;
 use crate::replication::ReplicationRequest;
 use crate::session::SessionId;
 
-/// Everything that waits to be done. Empty between requests, but for what the server fetches.
+/// Everything that is still to be done. Empty between requests, except for what the server fetches.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Sessions whose wait is to end.
+    /// Sessions that no longer wait.
     pub unblocks: Vec<(SessionId, Unblock)>,
-    /// Whether the session that runs kept keys that changed: it hears of that after its reply.
+    /// Whether the running session has invalidations of its own keys, which are sent after its
+    /// reply.
     pub has_untold: bool,
-    /// Whether more keys are tracked than may be.
+    /// Whether more keys are tracked than allowed.
     pub tracking_is_full: bool,
-    /// For the server: how long to rest when asked to, in microseconds.
+    /// For the server: how long to pause when asked to, in microseconds.
     pub rest_us: u64,
     /// For the server: sessions that got output from others.
     pub written_sessions: Vec<SessionId>,
-    /// For the server: sessions that may go on with their next request.
+    /// For the server: sessions whose next request may run.
     pub resumed_sessions: Vec<SessionId>,
-    /// For the server: what else is to be done, in order.
+    /// For the server: other requests, in order.
     pub requests: Vec<ServerRequest>,
 }
 
@@ -43,19 +44,19 @@ impl Effects {
 /// How CLIENT UNBLOCK ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unblock {
-    /// As if the time were up.
+    /// As if the timeout were over.
     Timeout,
     /// With an error.
     Error,
 }
 
-/// What the engine cannot do itself.
+/// What the engine asks the server to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerRequest {
     /// A snapshot began: write its parts to a file, then call
     /// [`finish_save`](crate::Engine::finish_save).
     SaveStarted(Box<SaveJob>),
-    /// Nobody wants the file of the running save any more, even if it is nearly there.
+    /// The file of the running save is not wanted any more, even if it is nearly complete.
     SaveCancelled,
     /// Close the session once its output is written.
     CloseAfterOutput(SessionId),
@@ -65,11 +66,11 @@ pub enum ServerRequest {
     Log(String),
     /// Stop the server.
     Shutdown,
-    /// BGREWRITEAOF: write the append-only file anew.
+    /// BGREWRITEAOF: rewrite the append-only file.
     RewriteAof,
-    /// DEBUG LOADAOF: forget everything, and load the append-only file again.
+    /// DEBUG LOADAOF: drop all data and load the append-only file again.
     LoadAof,
-    /// What is in memory is not what was there: end without saving it, for this reason.
+    /// The data in memory is wrong: end without saving it, for this reason.
     Fail(String),
     /// A session asks something of replication. It waits until
     /// [`resume_session`](crate::Engine::resume_session).

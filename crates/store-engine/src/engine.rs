@@ -35,18 +35,18 @@ use crate::tracking::{self, TrackingTable};
 /// Rounds of waking blocked sessions after one request: each may feed the next.
 const WAKE_ROUNDS_MAX: usize = 1000;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecuteOutcome {
-    /// Answered, or queued: the next request of the session may run.
+    /// Answered or queued: the next request of the session may run.
     Ready,
-    /// The session waits: keep its further requests until it is named in
+    /// The session waits: keep its further requests until it is listed in
     /// [`Effects::resumed_sessions`].
     Blocked,
     /// CLIENT PAUSE holds the request back: it did not run. Keep it, and run it again when the
-    /// session is named in [`Effects::resumed_sessions`].
+    /// session is listed in [`Effects::resumed_sessions`].
     Postponed,
-    /// The whole server is to rest for the time in [`Effects::rest_us`] before it goes on.
+    /// The whole server is to pause for the time in [`Effects::rest_us`].
     Rest,
     /// The session is to be closed: drop its further requests.
     Closing,
@@ -138,7 +138,7 @@ impl Engine {
         engine
     }
 
-    /// Settings in force.
+    /// The settings in effect.
     pub fn config(&self) -> &Config {
         &self.state.config
     }
@@ -161,13 +161,13 @@ impl Engine {
         &mut self.keyspace
     }
 
-    /// Tells what only the driver can measure.
+    /// What only the driver can measure, to be set by it.
     pub fn measured_mut(&mut self) -> &mut Measured {
         &mut self.state.measured
     }
 
-    /// To be called when the requests at hand are done, before output is written: tells what is
-    /// told once for all of them.
+    /// Call this when the requests at hand are done, before output is written: sends what is sent
+    /// once for all of them.
     #[inline]
     pub fn end_turn(&mut self) {
         if self.state.tracking.has_changed() {
@@ -177,8 +177,8 @@ impl Engine {
         }
     }
 
-    /// To be called often, at a moment in unix microseconds: now and then it takes a sample of
-    /// what INFO tells per second.
+    /// Call this often, with a moment in unix microseconds: from time to time it takes a sample for
+    /// the rates in INFO.
     #[inline]
     pub fn sample_rates(&mut self, now_us: u64) {
         let now_ms = now_us / 1000;
@@ -187,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Who the server is; the driver learns its port late.
+    /// The identity of the server; the driver learns its port late.
     pub fn identity_mut(&mut self) -> &mut Identity {
         &mut self.state.identity
     }
@@ -204,8 +204,8 @@ impl Engine {
         self.keyspace.changes.follow_feeds();
     }
 
-    /// From now on runs only scripts with these digests, each forty hexadecimal digits, and no
-    /// functions: for a store that serves one purpose.
+    /// From now on, runs only scripts with these digests (forty hexadecimal digits each) and no
+    /// functions: for a store with one purpose.
     pub fn allow_only_scripts<'d>(&mut self, digests: impl IntoIterator<Item = &'d str>) {
         self.state.scripting.allow_only(digests);
     }
@@ -216,25 +216,25 @@ impl Engine {
         self.keyspace.changes.feeds_file
     }
 
-    /// Whether nothing is to be fetched: neither effects nor units nor garbage.
+    /// Whether there is nothing to fetch: no effects, units or garbage.
     #[inline]
     pub fn is_fetched(&self) -> bool {
         self.state.effects.is_fetched() && self.keyspace.changes.is_fetched()
     }
 
-    /// What is to be fetched: sessions with output, sessions to resume, requests to the server.
+    /// To be fetched: sessions with output, sessions to resume, requests to the server.
     #[inline]
     pub fn effects(&mut self) -> &mut Effects {
         &mut self.state.effects
     }
 
-    /// What is to be fetched: writes for replicas and files, in order.
+    /// To be fetched: writes for replicas and files, in order.
     #[inline]
     pub fn units(&mut self) -> &mut Vec<Unit> {
         &mut self.keyspace.changes.units
     }
 
-    /// What is to be fetched: values to be freed where that delays nobody.
+    /// To be fetched: values to be freed where that delays nobody.
     #[inline]
     pub fn take_garbage(&mut self) -> Vec<Garbage> {
         std::mem::take(&mut self.keyspace.changes.garbage)
@@ -257,12 +257,12 @@ impl Engine {
         self.state.needs_login()
     }
 
-    /// Reads the file of the setting `aclfile`, if there is one. Fails with what is wrong.
+    /// Reads the file of the setting `aclfile`, if there is one. Fails with the reason.
     pub fn load_acl_file(&mut self) -> Result<(), String> {
         acl::commands::load_acl_file(&mut self.state)
     }
 
-    /// A client went, whatever it was doing.
+    /// A client has disconnected, whatever it was doing.
     pub fn close_session(&mut self, id: SessionId) {
         let Some(mut session) = self.state.sessions.close(id) else { return };
         self.forget_wait(&mut session);
@@ -275,15 +275,15 @@ impl Engine {
         self.state.sessions.get_mut(id)
     }
 
-    /// Runs one request of a session at a moment in unix microseconds. The reply is appended to
-    /// the session's output. A script runs for as long as it likes.
+    /// Runs one request of a session at a moment in unix microseconds. The reply is appended to the
+    /// session's output. A script may run without limit.
     #[inline]
     pub fn execute(&mut self, now_us: u64, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
         self.execute_with(now_us, id, request, &mut NoBusyHandler)
     }
 
-    /// Runs one request like [`execute`](Self::execute); when it is a script that runs for too
-    /// long, `busy_handler` is called now and then to serve other clients meanwhile.
+    /// Runs one request like [`execute`](Self::execute); if it is a script that runs for too long,
+    /// `busy_handler` is called from time to time to serve other clients.
     #[inline]
     pub fn execute_with(
         &mut self,
@@ -332,8 +332,8 @@ impl Engine {
         outcome
     }
 
-    /// Whether a request may run a script or end the server, so that it is worth preparing for
-    /// [`execute_with`](Self::execute_with). The rest is spared that.
+    /// Whether a request may run a script or end the server, so that
+    /// [`execute_with`](Self::execute_with) is needed. All others can use `execute`.
     #[inline]
     pub fn needs_busy_handler(&self, request: Request<'_>) -> bool {
         self.state.registry.needs_busy_handler(request.arg(0))
@@ -373,8 +373,8 @@ impl Engine {
         }
     }
 
-    /// Begins to fetch the memory that these requests of a session will need. Their first
-    /// argument is taken for a key; where it is none, nothing is lost.
+    /// Begins to fetch the memory that these requests of a session will need. Assumes that their
+    /// first argument is a key; if it is not, nothing is lost.
     #[inline]
     pub fn prefetch<'r>(&self, id: SessionId, requests: impl Iterator<Item = Request<'r>>) {
         if let Some(session) = self.state.sessions.get(id) {
@@ -383,8 +383,8 @@ impl Engine {
         }
     }
 
-    /// The first of three steps that fetch the memory which a request of a session will need, when
-    /// other work is done in between: to be called as soon as `key` is known.
+    /// The first of three steps that fetch the memory for a request while other work is done in
+    /// between. Call it as soon as `key` is known.
     #[inline]
     pub fn foresee(&self, id: SessionId, key: &[u8]) -> Option<PrefetchHandle> {
         let session = self.state.sessions.get(id)?;
@@ -403,7 +403,7 @@ impl Engine {
         self.keyspace.prefetch_value(foreseen);
     }
 
-    /// What time alone causes: keys that end, sessions whose wait is over, memory given back.
+    /// Does what time alone causes: ends keys and waits, frees memory.
     pub fn tick(&mut self, now_us: u64) -> NextTick {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
@@ -447,8 +447,8 @@ impl Engine {
         if soon { NextTick::Soon } else { self.next_tick() }
     }
 
-    /// Somebody set the wall clock by so much between two calls. Keys end by that clock, but
-    /// whoever waits, idles or is paused does so for as long as was said.
+    /// The wall clock was set by this much between two calls. Keys end by that clock, but waits,
+    /// idle times and pauses last for as long as was said.
     pub fn clock_stepped(&mut self, step_us: i64) {
         let step_ms = step_us / 1000;
         let shift = |at: &mut u64| *at = at.saturating_add_signed(step_ms);
@@ -504,7 +504,7 @@ impl Engine {
         self.memory() + self.state.clients_memory + kept + stream + waiting
     }
 
-    /// The driver tells how many bytes clients hold. They count for `maxmemory`.
+    /// Sets how many bytes clients hold, as the driver counted them. They count for `maxmemory`.
     #[inline]
     pub fn set_clients_memory(&mut self, bytes: usize) {
         if bytes != self.state.clients_memory {
@@ -513,8 +513,8 @@ impl Engine {
         }
     }
 
-    /// Counts what clients hold of values that nobody else holds any more, which is shared
-    /// evenly among those who are still to read it. True when there is any such reader.
+    /// Counts the values that only clients still hold, divided evenly among their readers. Returns
+    /// whether there is any.
     pub fn count_orphans(&mut self) -> bool {
         self.state.sessions.count_orphans()
     }
@@ -535,13 +535,14 @@ impl Engine {
         self.keyspace.take_flushed_bytes()
     }
 
-    /// The driver has freed so many values that it [took](Self::take_garbage), with so many bytes.
+    /// The driver has freed this many values that it [took](Self::take_garbage), with this many
+    /// bytes.
     pub fn note_freed(&mut self, objects: usize, bytes: usize) {
         self.keyspace.note_freed(objects, bytes);
     }
 
-    /// The driver has no room for this part of the garbage: it is freed here, a single
-    /// value at once, a whole database in slices, unless too much waits for that.
+    /// The driver has no room for this part of the garbage: it is freed here, a single value at
+    /// once, a whole database in slices, unless too much waits for that.
     pub fn take_back(&mut self, garbage: Garbage) {
         self.keyspace.take_back(garbage);
     }
@@ -590,8 +591,8 @@ impl Engine {
         blocked
     }
 
-    /// What a session asked of the driver is done, and the driver has written the reply: its next
-    /// request may run.
+    /// The driver has done what a session asked for and has written the reply: its next request may
+    /// run.
     pub fn resume_session(&mut self, id: SessionId) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if self.forget_wait(&mut session).is_some() {
@@ -600,7 +601,7 @@ impl Engine {
         self.state.sessions.put_back(session);
     }
 
-    /// Lets a session that waits ask the same once more. It waits on if that blocks again.
+    /// Runs the request of a waiting session again. The session keeps waiting if it blocks again.
     pub fn ask_again(&mut self, now_us: u64, id: SessionId) {
         let blocked = self.state.sessions.get(id).and_then(|session| session.blocked.as_ref());
         let Some(db) = blocked.map(|blocked| blocked.db) else { return };
@@ -611,7 +612,7 @@ impl Engine {
         }
     }
 
-    /// Ends the wait of a session with an error, which has a code in front.
+    /// Ends the wait of a session with an error, whose text begins with a code.
     pub fn refuse_waiting(&mut self, id: SessionId, error: &CommandError) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if let Some(blocked) = self.forget_wait(&mut session) {
@@ -627,7 +628,7 @@ impl Engine {
         self.state.sessions.put_back(session);
     }
 
-    /// Holds all writes back, or lets them go on. CLIENT PAUSE is not concerned.
+    /// Holds all writes back, or lets them run again. CLIENT PAUSE is not affected.
     pub fn hold_writes(&mut self, is_held: bool) {
         self.state.holds_writes = is_held;
         match is_held {
@@ -639,8 +640,8 @@ impl Engine {
         }
     }
 
-    /// The wait of this number is over for a session: so many replicas have what it wrote. Does
-    /// nothing when the session is in another one by now.
+    /// The wait of this number is over for a session: this many replicas have what it wrote. Does
+    /// nothing if the session has begun another wait.
     pub fn finish_wait(&mut self, id: SessionId, wait: u64, count: usize) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         let waits = session
@@ -670,7 +671,7 @@ impl Engine {
 
     /// Delivers what requests caused for other sessions. `origin` is the session that asked.
     #[cold]
-    fn deliver(&mut self, origin: Option<SessionId>) {
+    pub(crate) fn deliver(&mut self, origin: Option<SessionId>) {
         for _ in 0..WAKE_ROUNDS_MAX {
             self.deliver_signals(origin);
             let ready = self.keyspace.changes.ready_keys.take();

@@ -230,6 +230,10 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> C
     if cx.server.gates & server_gate::LOADING != 0 && demands.needs_data() {
         return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
     }
+    let spares_loading = demands.any & flag::NO_ASYNC_LOADING != 0;
+    if cx.server.gates & server_gate::LOADING_ASIDE != 0 && spares_loading {
+        return Err(CommandError::text("LOADING Redis is loading the dataset in memory"));
+    }
     const TOUCHES_KEYS: u32 = flag::READ | flag::WRITE | flag::MAY_REPLICATE;
     const WATCHES: u32 = session_flag::MONITOR | session_flag::REPLICA;
     if cx.session.has(WATCHES) && command.has(TOUCHES_KEYS) {
@@ -313,7 +317,9 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
         cx.reply.error(error.as_bytes());
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.stats.count_error(error.code());
-        if cx.session.has(session_flag::LOADER) {
+        let is_lost = error == CommandError::DB_INDEX;
+        let is_link = cx.session.has(session_flag::PRIMARY_LINK);
+        if cx.session.has(session_flag::LOADER) || is_link && is_lost {
             note_load_failure(cx, &error);
         }
     }

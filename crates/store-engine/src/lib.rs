@@ -134,6 +134,7 @@ pub use keyspace::{
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use persistence::aside::{Aside, AsideData};
 pub use persistence::load::LoadFailure;
 pub use persistence::snapshot::{
     LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,

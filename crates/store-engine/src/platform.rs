@@ -1,4 +1,4 @@
-//! What only the driver can do, and a command must wait for.
+//! What only the driver can do while a command waits for it.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,7 +8,7 @@ use store_persist::rdb::Part;
 use crate::config::{Config, Setting};
 use crate::persistence::snapshot::SaveJob;
 
-/// What the process uses, as INFO tells.
+/// What the process uses, for INFO.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Resident bytes.
@@ -21,14 +21,14 @@ pub struct Usage {
     pub cpu_user_us: u64,
 }
 
-/// A setting that the driver cannot follow.
+/// A setting that the driver cannot apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingRefused {
     /// Its name.
     pub setting: &'static str,
-    /// Why, for the client.
+    /// The reason, for the client.
     pub reason: String,
-    /// What the log has to say about it, where the words for the client are those of Redis.
+    /// A line for the log, if the text for the client is that of Redis.
     pub log: Option<String>,
 }
 
@@ -37,21 +37,21 @@ pub trait Platform: Send {
     /// What the process uses now.
     fn usage(&self) -> Usage;
 
-    /// The allocator's name, as INFO tells.
+    /// The allocator's name, for INFO.
     fn allocator_name(&self) -> &str {
         "unknown"
     }
 
-    /// MEMORY PURGE: has the allocator give what is free back to the system, if it can.
+    /// MEMORY PURGE: makes the allocator return free memory to the system, if it can.
     fn give_back_memory(&self) {}
 
-    /// Replaces the text of the configuration file by what `renew` makes of it. Fails with a
+    /// Replaces the text of the configuration file with what `renew` makes of it. Fails with a
     /// reason for the client.
     fn rewrite_config(&self, path: &str, renew: &dyn Fn(&str) -> String) -> Result<(), String>;
 
-    /// Follows settings that CONFIG SET is about to change and that concern the outside, such
-    /// as ports and certificates. `_named` were named, also those that keep their value. It may
-    /// give one its whole name, such as a folder. When it fails, nothing changes.
+    /// Applies settings that CONFIG SET is about to change and that concern the outside, such as
+    /// ports and certificates. `_named` were given, also with the value that they have. It may
+    /// complete a value, for example the path of a folder. If it fails, nothing changes.
     fn follow_settings(
         &self,
         _before: &Config,
@@ -64,11 +64,11 @@ pub trait Platform: Send {
     /// The text of a file. Fails with a reason for the client.
     fn read_file(&self, path: &str) -> Result<String, String>;
 
-    /// Writes a file anew: the old one stays until the new one is whole. Fails with a reason
-    /// for the client.
+    /// Replaces a file: the old one stays until the new one is complete. Fails with a reason for
+    /// the client.
     fn write_file(&self, path: &str, text: &[u8]) -> Result<(), String>;
 
-    /// Whether there is a place for files at all: without one, nothing is saved by itself.
+    /// Whether files can be written at all: if not, nothing is saved automatically.
     fn keeps_files(&self) -> bool;
 
     /// Whether there is an append-only file where the settings say.
@@ -77,7 +77,7 @@ pub trait Platform: Send {
     }
 
     /// Writes a snapshot file while everybody waits: the old one stays until the new one is
-    /// whole and on the disk. `next` gives its parts until it gives none. Fails with a reason.
+    /// complete and on the disk. `next` returns its parts, then `None`. Fails with a reason.
     fn save_snapshot(
         &self,
         job: &SaveJob,
@@ -87,11 +87,12 @@ pub trait Platform: Send {
     /// Opens a file to be read. Fails with a reason.
     fn open_file(&self, path: &Path) -> Result<Box<dyn Read>, String>;
 
-    /// Fills `bytes` with what nobody can guess. False when there is no such thing.
+    /// Fills `bytes` with random bytes that nobody can guess. Returns `false` if there is no source
+    /// for them.
     fn fill_secret(&self, bytes: &mut [u8]) -> bool;
 }
 
-/// A platform that knows nothing, for tests of the engine alone.
+/// A platform without files and system, for tests of the engine alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPlatform;
 

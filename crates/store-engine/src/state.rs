@@ -40,6 +40,8 @@ pub mod server_gate {
     pub const SAVING_FAILS: u32 = 1 << 4;
     /// Data is being loaded.
     pub const LOADING: u32 = 1 << 5;
+    /// Data is being loaded beside the data in use.
+    pub const LOADING_ASIDE: u32 = 1 << 12;
     /// Files cannot be written: no command may change data.
     pub const DISK_TROUBLE: u32 = 1 << 6;
     /// This is a replica, and takes no writes but its primary's.

@@ -138,7 +138,7 @@ impl Replication {
         }
         let Some(to) = &request.to else { return Ok(()) };
         let target = self.replicas.iter().find(|replica| replica.address() == *to);
-        match target.ok_or(FailoverError::UnknownTarget)?.is_online() {
+        match target.ok_or(FailoverError::UnknownTarget)?.has_payload() {
             true => Ok(()),
             false => Err(FailoverError::TargetNotOnline),
         }
@@ -201,7 +201,8 @@ impl Replication {
         };
         let end = self.history.offset();
         let is_chosen = |address: &Address| to.as_ref().is_none_or(|to| to == address);
-        let mut chosen = self.replicas.iter().filter(|r| r.is_online() && is_chosen(&r.address()));
+        let mut chosen =
+            self.replicas.iter().filter(|r| r.has_payload() && is_chosen(&r.address()));
         if let Some(ready) = chosen.clone().find(|replica| replica.acked == Some(end)) {
             let target = ready.address();
             return self.hand_over(now, target, FailoverEvent::Started);

@@ -241,6 +241,19 @@ impl Replication {
         }
     }
 
+    /// Whether the payload is of the history that this server's data has.
+    pub fn is_own_history(&self) -> bool {
+        let sync = self.link.as_ref().and_then(|link| link.sync);
+        let is_described = self.backlog.is_some();
+        is_described
+            && sync.and_then(|sync| sync.history).is_some_and(|(id, _)| id == self.history.id())
+    }
+
+    /// A payload that was loaded beside the old data is about to take its place.
+    pub fn handle_swap(&mut self, now: Moment) {
+        self.forget_data(now);
+    }
+
     /// The old data goes: nothing describes it any more, and nobody may follow it.
     fn forget_data(&mut self, now: Moment) {
         let Some(sync) = self.link.as_mut().and_then(|link| link.sync.as_mut()) else { return };
@@ -349,6 +362,7 @@ impl Replication {
         }
         let is_for_now = line.starts_with(b"-NOMASTERLINK") || line.starts_with(b"-LOADING");
         if is_for_now {
+            self.log(Event::LinkNotReady(printable(line)));
             return self.close_and_retry(now);
         }
         // A primary that knows no PSYNC, or wants none of it.
@@ -395,7 +409,12 @@ impl Replication {
     /// The payload is the data now, with `db` selected in its stream; or it could not be loaded.
     pub fn handle_loaded(&mut self, now: Moment, loaded: Option<usize>) {
         let Some(link) = &self.link else { return };
-        let LinkState::Loading { is_cut } = link.state else { return };
+        let is_cut = match link.state {
+            LinkState::Loading { is_cut } => is_cut,
+            // What has come of it is enough to know that it is of no use.
+            LinkState::Transfer if loaded.is_none() => false,
+            _ => return,
+        };
         let Some(db) = loaded else {
             return self.fail_link(now, LinkFault::Unreadable);
         };
@@ -453,6 +472,12 @@ impl Replication {
             self.append(now, &bytes);
         }
         self.scratch = bytes;
+    }
+
+    /// The request cannot be applied, and nothing behind it may be. It is asked for again, since an
+    /// operator may change that.
+    pub fn handle_inapplicable(&mut self, now: Moment) {
+        self.fail_link(now, LinkFault::Inapplicable);
     }
 
     /// `REPLCONF GETACK` in the stream: the answer tells what was applied before it.

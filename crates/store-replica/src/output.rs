@@ -89,6 +89,8 @@ pub enum LinkFault {
     TooLong,
     /// The payload could not be loaded.
     Unreadable,
+    /// A request of the stream cannot be applied.
+    Inapplicable,
 }
 
 /// What an operator may want to read.
@@ -107,6 +109,8 @@ pub enum Event {
         session: SessionId,
         /// Whether it had asked for less.
         was_refused: bool,
+        /// Bytes of some history that it says it has.
+        had: u64,
     },
     /// A replica's payload arrived and it follows the stream.
     ReplicaOnline(SessionId),
@@ -122,6 +126,8 @@ pub enum Event {
     LinkFailed(LinkFault),
     /// The primary answered a step of the handshake with this error; it went on.
     StepRefused(String),
+    /// The primary cannot be followed yet, for this reason.
+    LinkNotReady(String),
     /// The primary refused the link with this text.
     LinkRefused(String),
     /// A FAILOVER came a step further, or ended, well or not.

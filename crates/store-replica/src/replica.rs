@@ -108,6 +108,11 @@ impl Replica {
         self.state == ReplicaState::Online
     }
 
+    /// Whether it follows the stream, or is about to confirm what it got before.
+    pub(crate) fn has_payload(&self) -> bool {
+        matches!(self.state, ReplicaState::AwaitAck | ReplicaState::Online)
+    }
+
     /// Whether what it has not been sent yet must be kept for it.
     pub(crate) fn reads(&self) -> bool {
         use ReplicaState::{AwaitAck, Online, Transfer};

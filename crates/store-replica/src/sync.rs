@@ -33,7 +33,7 @@ impl Replication {
             return;
         }
         self.replica_or_new(now, session).speaks_psync = false;
-        self.begin_full_sync(now, session, false);
+        self.begin_full_sync(now, session, false, 0);
     }
 
     /// `PSYNC id offset [FAILOVER]`: a replica says what it has and gets the rest.
@@ -58,7 +58,7 @@ impl Replication {
         let has = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
         match id.zip(has).filter(|(id, has)| self.can_continue(*id, *has)) {
             Some((_, has)) => self.begin_partial_sync(now, session, has),
-            None => self.begin_full_sync(now, session, id.is_some()),
+            None => self.begin_full_sync(now, session, id.is_some(), has.unwrap_or(0)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Replication {
         self.log(Event::PartialSync { session, bytes });
     }
 
-    fn begin_full_sync(&mut self, now: Moment, session: SessionId, was_refused: bool) {
+    fn begin_full_sync(&mut self, now: Moment, session: SessionId, was_refused: bool, had: u64) {
         self.counts.full += 1;
         self.counts.partial_refused += u64::from(was_refused);
         if self.backlog.is_none() {
@@ -112,7 +112,7 @@ impl Replication {
         replica.state = ReplicaState::WaitStart { since: now };
         replica.heard_at = now;
         self.alone_since = None;
-        self.log(Event::FullSync { session, was_refused });
+        self.log(Event::FullSync { session, was_refused, had });
         self.start_snapshot_when_due(now);
     }
 

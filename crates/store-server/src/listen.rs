@@ -29,7 +29,7 @@ use crate::tls::TlsSlot;
 #[non_exhaustive]
 pub enum ListenError {
     /// An address cannot be listened on; most often the port is taken.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", next_step(source))]
     Tcp {
         /// The address.
         address: String,
@@ -44,6 +44,18 @@ pub enum ListenError {
         /// The reason.
         source: io::Error,
     },
+}
+
+/// What a person can do about it.
+fn next_step(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program listens there: end it, or choose another port"
+        }
+        io::ErrorKind::AddrNotAvailable => "; set `bind` to an address of this machine",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 are root's: choose another port",
+        _ => "",
+    }
 }
 
 /// Where to listen, and what is spoken there.

@@ -30,11 +30,37 @@ impl TlsSlot {
     }
 }
 
+/// Dials nobody.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TlsDialer;
+
+impl TlsDialer {
+    pub(crate) fn load(&self, config: &Config) -> Result<(), TlsError> {
+        let reason = "this program was built without TLS: build store-server with feature tls";
+        match config.settings().tls.encrypts_replication {
+            true => Err(TlsError { setting: "tls-replication", reason: reason.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn dial(&self, _: TcpStream) -> io::Result<TlsStream> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum TlsStream {}
 
 impl TlsStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match *self {}
+    }
+
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
         match *self {}
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store_engine::{Config, ListenSettings, SettingRefused};
 
 use crate::listen::{ListenAddress, ListenError, Listener, listen_tcp};
-use crate::tls::{TlsError, TlsSlot};
+use crate::tls::{TlsDialer, TlsError, TlsSlot};
 
 /// Ports to listen on; 0 stands for one that the system chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,7 @@ struct Listening {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets {
     pub(crate) tls: TlsSlot,
+    pub(crate) dialer: TlsDialer,
     listening: Arc<Mutex<Listening>>,
 }
 
@@ -51,6 +52,7 @@ impl Sockets {
         if ports.tls.is_some() {
             self.tls.load(config)?;
         }
+        self.dialer.load(config)?;
         let mut listening = self.lock();
         listening.addresses = change.new.iter().map(|listener| listener.address.clone()).collect();
         listening.ports = ports_of(&listening.addresses);
@@ -73,12 +75,16 @@ impl Sockets {
             None => None,
         };
         let is_other_tls = old.tls != new.tls || old.listen.tls_port != new.listen.tls_port;
+        let refused = |error: TlsError| SettingRefused {
+            setting: error.setting,
+            reason: error.reason,
+            log: None,
+        };
         if new.listen.tls_port > 0 && is_other_tls {
-            self.tls.load(after).map_err(|error| SettingRefused {
-                setting: error.setting,
-                reason: error.reason,
-                log: None,
-            })?;
+            self.tls.load(after).map_err(refused)?;
+        }
+        if is_other_tls {
+            self.dialer.load(after).map_err(refused)?;
         }
         if let Some(change) = change {
             listening.accept(change);

@@ -41,6 +41,17 @@ impl Stream {
         }
     }
 
+    /// Whether small writes may wait a little for others, to make fewer packets.
+    pub(crate) fn gather_writes(&self, gathers: bool) {
+        let socket = match self {
+            Stream::Tcp(stream) => stream,
+            Stream::Tls(stream) => stream.socket(),
+            Stream::Unix(_) => return,
+        };
+        // Worth no more than a try: bytes arrive either way.
+        let _ = socket.set_nodelay(!gathers);
+    }
+
     /// Whether bytes that were taken wait inside.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {

@@ -133,6 +133,9 @@ impl Found {
     fn to_text(&self, path: &Path, is_whole: bool) -> String {
         let state = if is_whole { "whole" } else { "damaged; found before the damage" };
         let (path, Found { version, bytes, .. }) = (path.display(), self);
+        if *version == 0 {
+            return format!("{path}: nothing of it could be read as an RDB file\n");
+        }
         let mut text = format!("{path}: RDB version {version}, {bytes} bytes, {state}\n");
         let mut line = |name: &str, value: String| {
             writeln!(text, "{name:12} {value}").expect("writing to a string cannot fail");

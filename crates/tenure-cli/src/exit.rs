@@ -61,8 +61,19 @@ impl Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Failure::new(NO, format!("{error:#}"))
+        Failure::new(NO, with_causes(&error))
     }
+}
+
+/// What went wrong, and why. A cause that the text before it repeats is told once.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 impl From<tenure::Error> for Failure {

@@ -33,12 +33,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
+    let store_observer = arguments.target.observer()?;
     // A term has two entries, and a quarantine may stand between two terms.
     let wanted = (usize::from(arguments.count) * 3 + 1).min(ENTRIES_MAX);
-    let entries = looker.wait(looker.observer.history(wanted))?;
+    let entries = store_observer.wait(store_observer.observer.history(wanted))?;
     // A term whose leader was not heard of again has no end in the record, and runs no more.
-    let leader = looker.sight()?.now().leadership.leader().and_then(|leader| leader.token);
+    let leader = store_observer.sight()?.now().leadership.leader().and_then(|leader| leader.token);
     let mut terms = past(&entries);
     terms.truncate(arguments.count.into());
     let json = json!({

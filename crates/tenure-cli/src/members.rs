@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
-    let seen = looker.sight()?.now();
+    let store_observer = arguments.target.observer()?;
+    let seen = store_observer.sight()?.now();
     let json = json!({ "name": arguments.target.name, "members": members_json(&seen) });
     arguments.output.print(&json, || members_text(&seen));
     Ok(ExitCode::SUCCESS)

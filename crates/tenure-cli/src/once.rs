@@ -170,14 +170,14 @@ enum Trouble {
 
 /// A term to run the program under, the signals that are the program's affair from now on, and
 /// whoever waits to hear how that went.
-struct Commission {
+struct TermToRun {
     term: Term,
     signals: Signals,
     tell: oneshot::Sender<Result<Ended, String>>,
 }
 
-/// How a commission ended, and the signals that came too late for the program.
-struct Kept {
+/// How a run ended, and the signals that came too late for the program.
+struct RunEnd {
     ended: Result<Ended, Failure>,
     signals: Signals,
 }
@@ -186,20 +186,20 @@ struct Kept {
 /// nobody to be reaped. `None` if there never was a term.
 async fn keep(
     mut supervisor: Supervisor,
-    mut commissioned: oneshot::Receiver<Commission>,
-) -> Option<Kept> {
-    let commission = tokio::select! {
-        commission = &mut commissioned => commission.ok(),
+    mut next_run: oneshot::Receiver<TermToRun>,
+) -> Option<RunEnd> {
+    let run = tokio::select! {
+        run = &mut next_run => run.ok(),
         // There cannot be a guard, which is told once the program is to be run.
-        _ = supervisor.stand_by() => commissioned.await.ok(),
+        _ = supervisor.stand_by() => next_run.await.ok(),
     };
-    let Some(Commission { term, mut signals, tell }) = commission else {
+    let Some(TermToRun { term, mut signals, tell }) = run else {
         supervisor.close().await;
         return None;
     };
     let ended = supervise(&mut supervisor, term, &mut signals, tell).await;
     supervisor.close().await;
-    Some(Kept { ended, signals })
+    Some(RunEnd { ended, signals })
 }
 
 /// Runs the program under its term, and tells how that went before the term is released.
@@ -269,8 +269,8 @@ impl Turn {
     async fn run(&self, job: Job, supervisor: Supervisor, signals: Signals) -> Result<u8, Trouble> {
         // A task of its own: the library drops work whose term is cut off, but whoever ends the
         // program must see it gone, and holds the term until then.
-        let (commission, commissioned) = oneshot::channel();
-        let mut supervised = tokio::spawn(keep(supervisor, commissioned));
+        let (run, next_run) = oneshot::channel();
+        let mut supervised = tokio::spawn(keep(supervisor, next_run));
         // Ours until there is a program, then the supervisor's, and ours again while the store is
         // told what became of it.
         let signals = RefCell::new(Some(signals));
@@ -278,7 +278,7 @@ impl Turn {
             let (tell, told) = oneshot::channel();
             match signals.take() {
                 // One that has ended early does not tell.
-                Some(signals) => drop(commission.send(Commission { term, signals, tell })),
+                Some(signals) => drop(run.send(TermToRun { term, signals, tell })),
                 None => drop(tell),
             }
             match told.await {
@@ -322,7 +322,7 @@ impl Turn {
     /// Takes note of how the program ended, and has its signals back.
     fn take_back(
         &self,
-        kept: Result<Option<Kept>, JoinError>,
+        kept: Result<Option<RunEnd>, JoinError>,
         signals: &RefCell<Option<Signals>>,
     ) -> Result<(), Trouble> {
         match kept {

@@ -58,30 +58,30 @@ pub(crate) struct Clear {
 }
 
 pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
+    let store_observer = arguments.target.observer()?;
     let name = &arguments.target.name;
-    looker.wait(looker.observer.pause(arguments.lasts))?;
+    store_observer.wait(store_observer.observer.pause(arguments.lasts))?;
     let (name, lasts) = (plain(name), shown(arguments.lasts));
     result(&format!("{name} is paused for {lasts}: a running term goes on, no new one begins"));
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
+    let store_observer = arguments.target.observer()?;
     let name = &arguments.target.name;
-    if looker.wait(looker.observer.look())?.paused_for.is_none() {
+    if store_observer.wait(store_observer.observer.look())?.paused_for.is_none() {
         let why = format!("{} is not paused, so there is nothing to end", plain(name));
         return Err(Failure::new(exit::NO, why));
     }
-    looker.wait(looker.observer.resume())?;
+    store_observer.wait(store_observer.observer.resume())?;
     result(&format!("{} goes on", plain(name)));
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
+    let store_observer = arguments.target.observer()?;
     let name = &arguments.target.name;
-    let seen = looker.wait(looker.observer.look())?;
+    let seen = store_observer.wait(store_observer.observer.look())?;
     if let Some(why) = nothing_to_clear(&seen) {
         return Err(Failure::new(exit::NO, format!("nobody leads {}: {why}", plain(name))));
     }
@@ -92,15 +92,15 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
         };
         confirm(&format!("End {holder} of {} without asking it?", plain(name)))?;
         // Whoever was asked may have taken a while to answer.
-        let now = looker.wait(looker.observer.look())?;
+        let now = store_observer.wait(store_observer.observer.look())?;
         if now.leadership.leader() != seen.leadership.leader() {
             let why = "the leader has changed meanwhile: nothing was done; check again";
             return Err(Failure::new(exit::NO, format!("{}: {why}", plain(name))));
         }
     }
     match arguments.force {
-        true => looker.wait(looker.observer.force_clear(&arguments.reason))?,
-        false => looker.wait(looker.observer.clear(&arguments.reason))?,
+        true => store_observer.wait(store_observer.observer.force_clear(&arguments.reason))?,
+        false => store_observer.wait(store_observer.observer.clear(&arguments.reason))?,
     }
     result(&format!("{} is cleared: nobody leads until old leases have ended", plain(name)));
     Ok(ExitCode::SUCCESS)

@@ -67,6 +67,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     if let Some(id) = &arguments.id {
         loader = loader.set(["instance"], id, "--id");
     }
+    arguments.names.iter().try_for_each(|name| store_options::check_name(name))?;
     if let Some(ttl) = &arguments.ttl {
         loader = with_ttl(loader, &arguments.names, ttl);
     }

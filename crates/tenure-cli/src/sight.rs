@@ -8,7 +8,7 @@ use crate::clock;
 use crate::exit::{self, Failure};
 use crate::log_line::iso_moment;
 use crate::output::plain;
-use crate::store_options::OnLooker;
+use crate::store_options::StoreObserver;
 
 /// How long a look is believed that showed no lease whose end could be waited for.
 const BELIEVED_MAX: Duration = Duration::from_secs(10);
@@ -107,7 +107,7 @@ impl Unknown {
     }
 }
 
-impl OnLooker {
+impl StoreObserver {
     /// Looks until an answer comes that is younger than the lease in it.
     pub(crate) fn sight(&self) -> Result<Sight, Failure> {
         let mut sight = self.wait(Sight::of(&self.observer))?;

@@ -25,9 +25,10 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
-    let seen = looker.sight()?.now();
-    let (store, key) = (looker.tenure.store(), looker.observer.resource().key().to_owned());
+    let store_observer = arguments.target.observer()?;
+    let seen = store_observer.sight()?.now();
+    let (store, key) =
+        (store_observer.tenure.store(), store_observer.observer.resource().key().to_owned());
     let mut json = status_json(&arguments.target.name, &seen);
     json["store"] = json!(store);
     json["key"] = json!(key);

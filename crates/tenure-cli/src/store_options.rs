@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
-use tenure::{Observer, StoreErrorKind, Tenure, blocking};
+use tenure::{Observer, Resource, StoreErrorKind, Tenure, blocking};
 
 use crate::exit::{self, Failure};
 use crate::{local, output};
@@ -132,6 +132,7 @@ pub(crate) struct Target {
 impl Target {
     /// The layers, with the flags on top.
     pub(crate) fn loader(&self) -> Result<Loader, Failure> {
+        check_name(&self.name)?;
         let loader = self.store.loader()?;
         Ok(match &self.key.key {
             Some(key) => loader.set(["elections", &self.name, "key"], key, "--key"),
@@ -140,21 +141,27 @@ impl Target {
     }
 
     /// Somebody who looks at the election.
-    pub(crate) fn look_on(&self) -> Result<OnLooker, Failure> {
+    pub(crate) fn observer(&self) -> Result<StoreObserver, Failure> {
         let tenure = connect(load(self.loader()?)?)?;
         let observer = tenure.observe(&self.name)?;
-        Ok(OnLooker { tenure, observer })
+        Ok(StoreObserver { tenure, observer })
     }
+}
+
+/// Before flags are laid over the settings of that name: they would be blamed for it.
+pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
+    let checked = Resource::named(name).map_err(tenure::Error::Name);
+    Ok(checked.map(drop)?)
 }
 
 /// Looks at one election, and says which store it was when that does not answer.
 #[derive(Debug)]
-pub(crate) struct OnLooker {
+pub(crate) struct StoreObserver {
     pub(crate) tenure: Tenure,
     pub(crate) observer: Observer,
 }
 
-impl OnLooker {
+impl StoreObserver {
     pub(crate) fn wait<T>(
         &self,
         asked: impl Future<Output = Result<T, tenure::Error>>,

@@ -34,9 +34,9 @@ config check` shows which setting counts, and why.
 `tenure --help` lists all commands, `tenure COMMAND --help` explains one.";
 
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the answer is no; 64 usage; 65 damaged file; 66 no such file; 69 store
-unreachable; 73 cannot write; 75 timed out; 78 configuration, address or login. `run` and `once`
-pass the program's own code on.";
+Exit codes: 0 done; 1 the answer is no, or `serve` did not start; 64 usage; 65 damaged file; 66 no
+such file; 69 store unreachable; 73 cannot write; 75 timed out; 78 configuration, address or login.
+`run` and `once` pass the program's own code on.";
 
 /// What `tenure` alone prints.
 pub(crate) fn teach() -> Result<ExitCode, Failure> {

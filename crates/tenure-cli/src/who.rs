@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
-    let seen = looker.sight()?.now();
+    let store_observer = arguments.target.observer()?;
+    let seen = store_observer.sight()?.now();
     let json = leadership_json(&arguments.target.name, &seen.leadership);
     for warning in &seen.warnings {
         talk(&format!("warning: {}", plain(warning)));

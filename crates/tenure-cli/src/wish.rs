@@ -57,27 +57,27 @@ struct Wait {
 }
 
 pub(crate) fn hand_over(arguments: HandOver) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
-    let asked = looker.observer.ask_to_hand_over(&arguments.to);
-    let mut asked = looker.within(arguments.wait.timeout, asked)?;
+    let store_observer = arguments.target.observer()?;
+    let asked = store_observer.observer.ask_to_hand_over(&arguments.to);
+    let mut asked = store_observer.within(arguments.wait.timeout, asked)?;
     if let Some(AskOutcome::Refused { why }) = &mut asked
         && why.ends_with("is not a member")
     {
-        why.push_str(&looker.members_text());
+        why.push_str(&store_observer.members_text());
     }
     arguments.wait.report(asked)
 }
 
 pub(crate) fn resign(arguments: Resign) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
-    let asked = looker.observer.ask_to_resign();
-    arguments.wait.report(looker.within(arguments.wait.timeout, asked)?)
+    let store_observer = arguments.target.observer()?;
+    let asked = store_observer.observer.ask_to_resign();
+    arguments.wait.report(store_observer.within(arguments.wait.timeout, asked)?)
 }
 
 /// How many members a refusal names at the most.
 const NAMED_MAX: usize = 8;
 
-impl crate::store_options::OnLooker {
+impl crate::store_options::StoreObserver {
     /// Whom a hand-over could have named; empty where that cannot be found out.
     fn members_text(&self) -> String {
         let Ok(seen) = self.wait(self.observer.look()) else { return String::new() };

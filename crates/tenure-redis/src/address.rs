@@ -15,6 +15,10 @@ const HOSTS_MAX: usize = 31;
 /// The highest database number that is sent; servers have 16 unless told otherwise.
 const DATABASE_MAX: u32 = 65_535;
 
+/// What to do about a part that is written and empty: a variable that nobody set leaves such an
+/// address behind, and whoever read it as "the default" would be in another election.
+const NOT_FILLED_IN: &str = "fill it in, or leave it out";
+
 /// How several hosts may be written, for messages.
 pub(super) const MANY: &str = "redis+sentinel://host1,host2,host3/master-name, \
                                redis+cluster://host1,host2 or redis+quorum://host1,host2,host3";
@@ -68,10 +72,11 @@ impl Form {
     }
 
     fn parse_host(&self, text: &str) -> Result<AddressHost, String> {
-        let (credentials, place) = text.rsplit_once('@').unwrap_or(("", text));
+        let Some((credentials, place)) = text.rsplit_once('@') else {
+            return Ok(AddressHost { node: parse_place(text, self)?, login: None });
+        };
         let node = parse_place(place, self)?;
-        let login = (!credentials.is_empty()).then(|| parse_credentials(credentials));
-        Ok(AddressHost { node, login: login.transpose()? })
+        Ok(AddressHost { node, login: Some(parse_credentials(credentials)?) })
     }
 
     fn put_together(
@@ -207,6 +212,10 @@ impl Options {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or("an option after ? has no =")?;
             let (name, value) = (decoded(name)?, decoded(value)?);
+            if value.is_empty() {
+                let name = cleaned(&name);
+                return Err(format!("the option {name:?} is empty: {NOT_FILLED_IN}"));
+            }
             if options.0.iter().any(|(known, _)| *known == name) {
                 return Err(format!("the option {:?} is given twice", cleaned(&name)));
             }
@@ -290,7 +299,8 @@ pub(super) fn parse_place(place: &str, form: &Form) -> Result<Node, String> {
     // The text is not repeated: in a mistyped address a part of the password may stand here.
     let bad_port = "the port is not a number from 1 to 65535 (write / ? # @ and , inside a \
                     password as %2F %3F %23 %40 and %2C)";
-    let port = match port.filter(|port| !port.is_empty()) {
+    let port = match port {
+        Some("") => return Err(format!("the port after the colon is empty: {NOT_FILLED_IN}")),
         Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or(bad_port)?,
         None => form.port,
     };
@@ -303,13 +313,18 @@ fn parse_credentials(credentials: &str) -> Result<Login, String> {
         None => (credentials, None),
     };
     let user = Some(decoded(user)?).filter(|user| !user.is_empty());
-    let password = password.map(decoded).transpose()?.filter(|password| !password.is_empty());
-    if user.is_some() && password.is_none() {
-        return Err(
-            "a user without password: write user:password@ (or :password@ for the default \
-                    user)"
-                .into(),
-        );
+    let password = password.map(decoded).transpose()?;
+    match (&user, password.as_deref()) {
+        (None, None) => return Err(format!("the login before the @ is empty: {NOT_FILLED_IN}")),
+        (_, Some("")) => {
+            return Err(format!("the password before the @ is empty: {NOT_FILLED_IN}"));
+        }
+        (Some(_), None) => {
+            return Err("a user without password: write user:password@ (or :password@ for the \
+                        default user)"
+                .into());
+        }
+        (_, Some(_)) => {}
     }
     Ok(Login { user, password: password.map(Secret::new), database: 0 })
 }
@@ -367,6 +382,15 @@ mod tests {
             ("x://a,b?k=1&k=2", "\"k\" is given twice"),
             ("x://a,b#x", "insecure"),
             ("xs://a?key=/f", "go together"),
+            ("x://a:", "port after the colon is empty"),
+            ("x://[::1]:", "port after the colon is empty"),
+            ("x://a:1,b:", "port after the colon is empty"),
+            ("x://@a", "login before the @ is empty"),
+            ("x://:@a", "password before the @ is empty"),
+            ("x://u:@a", "password before the @ is empty"),
+            ("x://u:p@a,:@b", "password before the @ is empty"),
+            ("xs://a?ca=", "\"ca\" is empty"),
+            ("x://a?password=", "\"password\" is empty"),
         ];
         for (address, expected) in cases {
             let error = FORM.parse(address).unwrap_err();

@@ -33,6 +33,9 @@ pub(super) const REPLICA_REMEDY: &str =
 /// What to do about a server that speaks something else.
 pub(super) const FOREIGN_REMEDY: &str =
     "is this the port of Redis or Valkey? correct host and port in the store's address";
+/// What to do about a port that speaks TLS.
+pub(super) const TLS_REMEDY: &str = "write rediss:// instead of redis:// (or rediss+sentinel://, rediss+cluster://, \
+     rediss+quorum://)";
 /// What to do about words of a cluster. Connections to one follow them, so the address is not that
 /// of a cluster.
 const CLUSTER_REMEDY: &str =
@@ -61,10 +64,17 @@ pub(super) fn from_connection(error: &RedisError) -> StoreError {
             known => known,
         },
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
-            StoreError::unexpected(cleaned(&format!("reply not understood: {error}")))
+            StoreError::unexpected(format!("reply not understood: {}", one_line(error)))
         }
-        _ => StoreError::unreachable(cleaned(&error.to_string())),
+        _ => StoreError::unreachable(one_line(error)),
     }
+}
+
+/// The words of the client library, whose parser tells what it expected in several lines.
+fn one_line(error: &RedisError) -> String {
+    let text = error.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    cleaned(&lines.join(", "))
 }
 
 /// The error for a stream that was broken off while it was read, where its encryption is why.
@@ -204,6 +214,15 @@ fn has_word(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_parser_did_not_understand_is_told_in_one_line() {
+        for reply in [&b"\x15\x03\x03"[..], b":x\r\n", b"*1\r\n:x\r\n"] {
+            let error = from_connection(&redis::parse_redis_value(reply).unwrap_err()).to_string();
+            assert!(error.contains("reply not understood"), "{error}");
+            assert!(!error.contains("\\n") && !error.contains('\n'), "{error}");
+        }
+    }
 
     #[test]
     fn every_known_error_reply_is_somebodys_fault() {

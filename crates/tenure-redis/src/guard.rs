@@ -27,6 +27,10 @@ const LINE_LEN_MAX: usize = 16 * 1024;
 const LIST_LEN_MAX: u64 = 16 * 1024;
 /// The longest reply, in bytes: a thousand members with full metadata.
 const REPLY_LEN_MAX: u64 = 24 * 1024 * 1024;
+/// The first byte of a TLS alert: how a port that expects TLS answers a plain request.
+const TLS_ALERT: u8 = 0x15;
+/// The first bytes of values.
+const KINDS: &[u8] = b"+-:_,#($=!*~>%";
 /// How many bytes of messages may wait to be looked at.
 const BACKLOG_MAX: usize = 1024 * 1024;
 
@@ -99,12 +103,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         if let Some(backlog) = &self.backlog {
             backlog.bytes.fetch_add(fresh.len(), Ordering::AcqRel);
         }
+        let is_alert = self.framing.is_between_values() && fresh.first() == Some(&TLS_ALERT);
         match self.framing.advance(fresh) {
             Ok(()) => Poll::Ready(Ok(())),
             Err(what) => {
-                let what = format!("the server broke the protocol: {what}");
-                let breach = StoreError::unexpected(what.clone());
-                let _ = self.breach.set(breach.with_next_step(error::FOREIGN_REMEDY));
+                let breach = match is_alert {
+                    true => StoreError::wrong_address("this port speaks TLS only")
+                        .with_next_step(error::TLS_REMEDY),
+                    false => {
+                        let what = format!("the server broke the protocol: {what}");
+                        StoreError::unexpected(what).with_next_step(error::FOREIGN_REMEDY)
+                    }
+                };
+                let what = breach.message().to_owned();
+                let _ = self.breach.set(breach);
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, what)))
             }
         }
@@ -155,12 +167,16 @@ impl Framing {
             if self.reply_len > REPLY_LEN_MAX {
                 return Err(format!("a reply longer than {REPLY_LEN_MAX} bytes"));
             }
-            if self.line.is_empty() && self.text_left.is_none() && self.open_lists.is_empty() {
+            if self.is_between_values() && self.open_lists.is_empty() {
                 self.reply_len = 0;
             }
             bytes = &bytes[used..];
         }
         Ok(())
+    }
+
+    fn is_between_values(&self) -> bool {
+        self.line.is_empty() && self.text_left.is_none()
     }
 
     fn skip_text(&mut self, left: u64, bytes: &[u8]) -> usize {
@@ -173,6 +189,12 @@ impl Framing {
     }
 
     fn read_line(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        // Before the line is whole: what is no RESP may never end one.
+        if let Some(other) = bytes.first().filter(|kind| !KINDS.contains(kind))
+            && self.line.is_empty()
+        {
+            return Err(format!("a value of kind {:?}", char::from(*other)));
+        }
         let used = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
         if self.line.len() + used > LINE_LEN_MAX {
             return Err(format!("a line longer than {LINE_LEN_MAX} bytes"));
@@ -262,7 +284,7 @@ mod tests {
     #[test]
     fn hostile_framing_is_refused_before_it_is_buffered() {
         let deep = b"*1\r\n".repeat(100_000);
-        let cases: [&[u8]; 20] = [
+        let cases: [&[u8]; 21] = [
             &deep,
             b"*2147483647\r\n",
             b"*9223372036854775807\r\n",
@@ -280,6 +302,7 @@ mod tests {
             b"HTTP/1.1 400 Bad Request\r\n",
             b"|1\r\n",
             b"\x16\x03\x01\n\r\n",
+            b"\x15\x03\x03\x00\x02\x02\x0a",
             b"!-7\r\n",
             b"~x\r\n",
             b">\r\n",

@@ -79,11 +79,11 @@ impl TlsFiles {
             false => builder.with_root_certificates(roots(self.ca.as_deref())?),
         };
         Ok(match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                builder.with_client_auth_cert(certificates(cert)?, private_key(key)?).map_err(
-                    |error| ConnectError::Files(format!("{} and its key: {error}", cert.display())),
-                )?
-            }
+            (Some(cert), Some(key)) => builder
+                .with_client_auth_cert(certificates("cert", cert)?, private_key(key)?)
+                .map_err(|error| {
+                    ConnectError::Files(format!("{} and its key: {error}", cert.display()))
+                })?,
             _ => builder.with_no_client_auth(),
         })
     }
@@ -141,8 +141,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ConnectError> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => {
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| unusable(path, &error))?;
+            for certificate in certificates("ca", path)? {
+                roots.add(certificate).map_err(|error| unusable("ca", path, &error))?;
             }
         }
         None => {
@@ -158,21 +158,26 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ConnectError> {
     Ok(roots)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
+fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, ConnectError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(unusable(path, &"no certificate in it")),
-        Err(error) => Err(unusable(path, &error)),
+        Ok(_) => Err(unusable(option, path, &"no certificate in it")),
+        Err(error) => Err(unusable(option, path, &error)),
     }
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConnectError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, &error))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable("key", path, &error))
 }
 
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> ConnectError {
-    ConnectError::Files(format!("{}: {why}", path.display()))
+/// Says which option of the address, or which setting, names the file.
+fn unusable(option: &str, path: &Path, why: &dyn std::fmt::Display) -> ConnectError {
+    ConnectError::Files(format!(
+        "?{option}={}: {why}; name a PEM file that this user may read in ?{option}= or in \
+         store.tls.{option}_file",
+        path.display()
+    ))
 }
 
 /// Accepts every certificate: only behind `#insecure`, which is said loudly.

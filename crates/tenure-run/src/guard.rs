@@ -42,14 +42,14 @@ pub enum GuardOutput {
     /// Tell the wrapper, without ever waiting for it.
     Reply(Reply),
     /// Print this on stderr, without ever waiting.
-    Say(GuardWord),
+    Say(GuardMessage),
     /// End.
     Leave,
 }
 
 /// What a guard says on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GuardWord {
+pub enum GuardMessage {
     /// The wrapper has ended, so the program of this group was killed.
     KilledWithWrapper(Pid),
     /// The lease ends and the wrapper did not act, so the program of this group was killed.
@@ -171,8 +171,8 @@ impl Guard {
             KillAnswer::Sent if self.is_told && !self.is_leaving => {}
             KillAnswer::Sent => {
                 let word = match self.is_leaving {
-                    true => GuardWord::KilledWithWrapper(group),
-                    false => GuardWord::KilledAtDeadline(group),
+                    true => GuardMessage::KilledWithWrapper(group),
+                    false => GuardMessage::KilledAtDeadline(group),
                 };
                 self.outputs.push_back(GuardOutput::Say(word));
             }
@@ -183,7 +183,7 @@ impl Guard {
     pub fn handle_refused(&mut self, pid: Pid) {
         if !std::mem::replace(&mut self.has_told_refusal, true) {
             self.outputs.push_back(GuardOutput::Reply(Reply::Refused));
-            self.outputs.push_back(GuardOutput::Say(GuardWord::Refused(pid)));
+            self.outputs.push_back(GuardOutput::Say(GuardMessage::Refused(pid)));
         }
     }
 

@@ -24,9 +24,9 @@ mod orders;
 mod process;
 mod wrapper;
 
-pub use guard::{Guard, GuardOutput, GuardWord};
+pub use guard::{Guard, GuardMessage, GuardOutput};
 pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
 pub use process::{Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
 pub use wrapper::{
-    Deadline, GuardTrouble, Output, RunOutcome, SentSignal, StartError, Word, Wrapper,
+    Deadline, GuardTrouble, Output, RunOutcome, SentSignal, StartError, Wrapper, WrapperMessage,
 };

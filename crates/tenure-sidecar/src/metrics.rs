@@ -61,7 +61,7 @@ impl Scrape {
                 w.election.as_ref()?;
                 Some(yes(w.own().leads))
             }),
-            ("tenure_leader_known", "1 if the store says that somebody leads", |w| {
+            ("tenure_leader_known", "1 if somebody leads, by a lease that is not over", |w| {
                 Some(yes(w.known_leader(&w.seen(), &w.own()).is_some()))
             }),
             ("tenure_token", "The token of the term that runs; none while that is unknown", |w| {

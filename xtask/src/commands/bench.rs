@@ -15,8 +15,9 @@ pub(crate) const COMMAND: Command = Command {
                                          plain algorithm that polls, and the command around a program;
                                          about ten minutes. --only PART: command, outage
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
-                                         own: speed, memory, stalls, snapshots, start, idling; about ten
-                                         minutes. --only PART: speed, get, stall, snapshot, append, memory;
+                                         own: speed, memory, stalls, snapshots, replication, idling; about ten
+                                         minutes. --only PART: speed, get, stall, snapshot, append, memory,
+                                         replication;
                                          --before COMMIT measures the speed of an earlier one in the same
                                          rounds and says by how much each ratio to redis-server grew
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,

@@ -219,7 +219,7 @@ fn persistence(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     facts!(text,
         "loading" => i32::from(loading.is_some()),
-        "async_loading" => 0,
+        "async_loading" => i32::from(cx.server.persistence.is_loading_aside),
         "current_cow_peak" => 0,
         "current_cow_size" => 0,
         "current_cow_size_age" => 0,
@@ -326,7 +326,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "latest_fork_usec" => 0,
         "total_forks" => 0,
         "migrate_cached_sockets" => 0,
-        "slave_expires_tracked_keys" => 0,
+        "slave_expires_tracked_keys" => cx.db.own_volatile_len(),
         "active_defrag_hits" => 0,
         "active_defrag_misses" => 0,
         "active_defrag_key_hits" => 0,

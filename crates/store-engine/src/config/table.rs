@@ -8,7 +8,6 @@ use super::setting::Kind::*;
 use super::setting::{Kind, Setting};
 
 const NO_CLUSTER: &str = "there is no cluster mode so far";
-const NO_REPLICATION: &str = "this server does not follow another so far";
 const ONE_THREAD: &str = "one thread does everything";
 const KEEPS_NAME: &str = "the process keeps the name it was started by";
 
@@ -55,7 +54,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("auto-aof-rewrite-percentage", Integer(0, i32::MAX as i64), "100"),
     Setting::new("bgsave_cpulist", Text, "").fixed().only_default(ONE_THREAD),
     Setting::new("bind", Words, "127.0.0.1 -::1"),
-    Setting::new("bind-source-addr", Text, "").only_default(NO_REPLICATION),
+    Setting::new("bind-source-addr", Text, "")
+        .only_default("connections to others leave from the address that the system chooses"),
     Setting::new("bio_cpulist", Text, "").fixed().only_default(ONE_THREAD),
     Setting::new("busy-reply-threshold", Integer(0, i64::MAX), "5000").alias("lua-time-limit"),
     Setting::new(
@@ -181,19 +181,19 @@ pub const SETTINGS: &[Setting] = &[
         Choice(&["ignore", "panic", "panic-on-replicas"]),
         "ignore",
     )
-    .inert(NO_REPLICATION),
+    .inert("an error in the stream of a primary is logged as critical, and never ends the server"),
     Setting::new("protected-mode", YesNo, "yes"),
     Setting::new("proto-max-bulk-len", Memory(1024 * 1024, i64::MAX), "536870912"),
-    Setting::new("rdb-del-sync-files", YesNo, "no").inert(NO_REPLICATION),
+    Setting::new("rdb-del-sync-files", YesNo, "no")
+        .inert("files for full syncs have no name or are removed at once"),
     Setting::new("rdb-key-save-delay", Integer(i32::MIN as i64, i32::MAX as i64), "0").hidden(),
     Setting::new("rdb-save-incremental-fsync", YesNo, "yes"),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
     Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").at_least(16 * 1024),
     Setting::new("repl-backlog-ttl", Integer(0, i64::MAX), "3600"),
-    Setting::new("repl-disable-tcp-nodelay", YesNo, "no").inert(NO_REPLICATION),
-    Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled")
-        .inert("a replica keeps what arrives in a file until it is whole"),
+    Setting::new("repl-disable-tcp-nodelay", YesNo, "no"),
+    Setting::new("repl-diskless-load", Choice(&["disabled", "on-empty-db", "swapdb"]), "disabled"),
     Setting::new("repl-diskless-sync", YesNo, "yes"),
     Setting::new("repl-diskless-sync-delay", Integer(0, i32::MAX as i64), "5"),
     Setting::new("repl-diskless-sync-max-replicas", Integer(0, i32::MAX as i64), "0"),
@@ -203,7 +203,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip"),
     Setting::new("replica-announce-port", Integer(0, 65535), "0").alias("slave-announce-port"),
     Setting::new("replica-announced", YesNo, "yes"),
-    Setting::new("replica-ignore-disk-write-errors", YesNo, "no").inert(NO_REPLICATION),
+    Setting::new("replica-ignore-disk-write-errors", YesNo, "no")
+        .inert("a replica follows on when its files cannot be written, and says so"),
     Setting::new("replica-ignore-maxmemory", YesNo, "yes").alias("slave-ignore-maxmemory"),
     Setting::new("replica-lazy-flush", YesNo, "no").alias("slave-lazy-flush"),
     Setting::new("replica-priority", Integer(0, i32::MAX as i64), "100").alias("slave-priority"),
@@ -248,9 +249,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("tls-cert-file", Text, ""),
     Setting::new("tls-ciphers", Text, ""),
     Setting::new("tls-ciphersuites", Text, ""),
-    Setting::new("tls-client-cert-file", Text, "").inert(NO_REPLICATION),
-    Setting::new("tls-client-key-file", Text, "").inert(NO_REPLICATION),
-    Setting::new("tls-client-key-file-pass", Text, "").secret().inert(NO_REPLICATION),
+    Setting::new("tls-client-cert-file", Text, ""),
+    Setting::new("tls-client-key-file", Text, ""),
+    Setting::new("tls-client-key-file-pass", Text, "").secret(),
     Setting::new("tls-cluster", YesNo, "no").inert(NO_CLUSTER),
     Setting::new("tls-dh-params-file", Text, ""),
     Setting::new("tls-key-file", Text, ""),
@@ -258,7 +259,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("tls-port", Integer(0, 65535), "0"),
     Setting::new("tls-prefer-server-ciphers", YesNo, "no"),
     Setting::new("tls-protocols", Text, ""),
-    Setting::new("tls-replication", YesNo, "no").inert(NO_REPLICATION),
+    Setting::new("tls-replication", YesNo, "no"),
     Setting::new("tls-session-cache-size", Integer(0, i32::MAX as i64), "20480"),
     Setting::new("tls-session-cache-timeout", Integer(0, i32::MAX as i64), "300")
         .inert("sessions are forgotten by number, not by age"),

@@ -42,9 +42,48 @@ impl Keyspace {
         }
     }
 
+    /// A client of a replica that takes writes gave the key an end. What the primary's stream does
+    /// is the primary's to end.
+    #[cold]
+    pub(super) fn remember_own(&mut self, key: &[u8]) {
+        if !self.loading {
+            self.own_volatile.insert((self.selected, key.into()));
+        }
+    }
+
+    /// How many keys this replica removes by itself when they end.
+    pub(crate) fn own_volatile_len(&self) -> usize {
+        self.own_volatile.len()
+    }
+
+    /// Removes those that ended, and forgets those that are gone or end no more.
+    fn expire_own(&mut self) -> ExpiryTurn {
+        let (selected, keeps_ended) = (self.selected, self.keeps_ended);
+        let keys = self.own_volatile.iter().skip(self.own_cursor).take(KEYS_MAX);
+        let keys: Vec<_> = keys.cloned().collect();
+        let is_last = keys.len() < KEYS_MAX;
+        // What is forgotten moves the others up.
+        let mut kept = 0;
+        for (db, key) in keys {
+            self.selected = db;
+            self.keeps_ended = false;
+            let is_volatile = self.expires_at(&key).flatten().is_some();
+            match is_volatile {
+                true => kept += 1,
+                false => _ = self.own_volatile.remove(&(db, key)),
+            }
+        }
+        (self.selected, self.keeps_ended) = (selected, keeps_ended);
+        self.own_cursor = if is_last { 0 } else { self.own_cursor + kept };
+        ExpiryTurn::Done
+    }
+
     /// Whether any key of any database will end, and is removed here when it does.
     pub(crate) fn has_volatile(&self) -> bool {
-        !self.is_replica && self.databases.iter().any(|table| table.volatile_len() > 0)
+        if self.is_replica {
+            return !self.own_volatile.is_empty();
+        }
+        self.databases.iter().any(|table| table.volatile_len() > 0)
     }
 
     /// How long the keys of database `db` that end still have on average, in milliseconds: an
@@ -80,6 +119,9 @@ impl Keyspace {
     pub(crate) fn expire_turn(&mut self) -> ExpiryTurn {
         if !self.expiry_enabled || self.loading || !self.has_volatile() {
             return ExpiryTurn::Done;
+        }
+        if self.is_replica {
+            return self.expire_own();
         }
         let (selected, mut looked, mut removed) = (self.selected, 0, 0);
         let segments: usize = self.databases.iter().map(|table| table.segment_count()).sum();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! removed entry ─► small, or wanted now ─► dropped here
-//!               └► large and lazy ───────► Effects::garbage ─► the driver drops it elsewhere,
+//!               └► large and lazy ───────► Changes::garbage ─► the driver drops it elsewhere,
 //! flushed table ─► lazy, or the queue is ─►        "            or gives it back when it is full
 //!               │  full
 //!               └► else ─► `Dropped`: freed in slices, by `tick` or when memory is short

@@ -1,7 +1,7 @@
 //! All keys with their values: lookups, changes, expiry, and what changes cause.
 //!
 //! In: the moment and the selected database, set once per request by `begin`. Out: values, and
-//! effects (events, touched watchers, ready keys) for the engine to deliver.
+//! [`Changes`] (events, touched watchers, ready keys) for the engine to deliver.
 
 mod access;
 pub(crate) mod changes;
@@ -19,6 +19,7 @@ mod value;
 mod waiting;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
@@ -81,7 +82,7 @@ pub struct Keyspace {
     /// Tables that FLUSHALL let go; freed in slices.
     dropped: freeing::Dropped,
     freeing_stats: FreeingStats,
-    /// Bytes in [`Effects::garbage`], as long as there is any.
+    /// Bytes in [`Changes::garbage`](changes::Changes::garbage), as long as there is any.
     handed_out_bytes: usize,
     expiry_cursor: (usize, usize),
     expiry_enabled: bool,
@@ -95,6 +96,11 @@ pub struct Keyspace {
     keeps_ended: bool,
     is_paused: bool,
     is_replica: bool,
+    /// Keys that end and were written here, by number of their database: on a replica that takes
+    /// writes nobody else removes them.
+    own_volatile: BTreeSet<(usize, Box<[u8]>)>,
+    /// How many of them the present round has looked at.
+    own_cursor: usize,
     /// For the test that must notice it: changes save nothing first.
     #[cfg(test)]
     pub(crate) is_careless: bool,
@@ -159,6 +165,8 @@ impl Keyspace {
             keeps_ended: false,
             is_paused: false,
             is_replica: false,
+            own_volatile: BTreeSet::new(),
+            own_cursor: 0,
             #[cfg(test)]
             is_careless: false,
             #[cfg(test)]
@@ -449,6 +457,9 @@ impl Keyspace {
             self.signal_ready(key);
         }
         self.before_change(found);
+        if self.is_replica && matches!(expiry, Expiry::At(_)) {
+            self.remember_own(key);
+        }
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         let expires_at = match expiry {
@@ -485,6 +496,9 @@ impl Keyspace {
         if self.keeps_ended {
             self.make_way(key);
         }
+        if self.is_replica && entry.expires_at().is_some() {
+            self.remember_own(key);
+        }
         entry.set_mark(self.mark);
         let is_awaited = !self.waiting.is_empty() && entry.value().can_be_awaited();
         self.table_mut().entry_memory += entry.memory();
@@ -506,6 +520,19 @@ impl Keyspace {
         self.keeps_ended = true;
     }
 
+    /// Hashes keys as `other` does, so that tables fit both.
+    pub(crate) fn hash_as(&mut self, other: &Keyspace) {
+        self.hasher = other.hasher.clone();
+    }
+
+    /// Takes all tables of a keyspace that hashes as this one, which has no keys and no snapshot.
+    pub(crate) fn take_tables(&mut self, other: &mut Keyspace) {
+        debug_assert!(self.snapshot.is_none() && self.databases.len() == other.databases.len());
+        std::mem::swap(&mut self.databases, &mut other.databases);
+        self.mark = other.mark;
+        self.expiry_cursor = (0, 0);
+    }
+
     /// While clients are paused, keys that ended are not shown but stay: the data does not change.
     pub(crate) fn set_paused(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
@@ -515,6 +542,7 @@ impl Keyspace {
     /// On a replica, keys that ended are not shown but stay until the primary removes them.
     pub(crate) fn set_replica(&mut self, is_replica: bool) {
         self.is_replica = is_replica;
+        self.own_volatile.clear();
         self.keeps_ended = self.is_paused || self.is_replica;
     }
 
@@ -605,6 +633,9 @@ impl Keyspace {
     pub fn set_expires_at(&mut self, key: &[u8], expires_at: Option<u64>) -> bool {
         let Some(found) = self.find(key) else { return false };
         self.before_change(found);
+        if self.is_replica && expires_at.is_some() {
+            self.remember_own(key);
+        }
         let table = &mut self.databases[self.selected];
         let entry = table.entry_mut(found.place);
         match expires_at {

@@ -1,5 +1,6 @@
 //! What the driver tells of files: for INFO, and for the gates that refuse writes.
 
+pub(crate) mod aside;
 pub(crate) mod commands;
 pub(crate) mod load;
 pub(crate) mod snapshot;
@@ -25,6 +26,8 @@ pub struct Loading {
 pub struct PersistenceStatus {
     /// Data being loaded, if it is.
     pub loading: Option<Loading>,
+    /// Whether data is loaded beside the data in use.
+    pub is_loading_aside: bool,
     /// The append-only file.
     pub aof: AofFacts,
     /// Why the request from a file that runs cannot be loaded.

@@ -3,6 +3,7 @@
 use store_resp::Request;
 
 use crate::engine::{Engine, ExecuteOutcome, open_session};
+use crate::persistence::load::LoadFailure;
 use crate::session::{Origin, SessionId, session_flag};
 
 /// What became of a request of the primary.
@@ -16,6 +17,9 @@ pub struct Applied {
     pub error: Option<String>,
     /// Whether the session can go on.
     pub is_open: bool,
+    /// It is about a database that this server does not have, which has so many: whatever follows
+    /// would go to another one.
+    pub lacks_database: Option<usize>,
 }
 
 impl Engine {
@@ -37,8 +41,18 @@ impl Engine {
         self.keyspace.set_loading(true);
         let outcome = self.execute(now_us, id, request);
         self.keyspace.set_loading(false);
+        let lacks_database = match self.state.persistence.load_failure.take() {
+            Some(LoadFailure::Database { databases }) => Some(databases),
+            _ => None,
+        };
         let Some(session) = self.session_mut(id) else {
-            return Applied { db: 0, in_transaction: false, error: None, is_open: false };
+            return Applied {
+                db: 0,
+                in_transaction: false,
+                error: None,
+                is_open: false,
+                lacks_database,
+            };
         };
         let error = session.output.bytes().strip_prefix(b"-");
         let error = error.map(|text| String::from_utf8_lossy(text.trim_ascii_end()).into_owned());
@@ -49,7 +63,8 @@ impl Engine {
             db: session.db,
             in_transaction: session.has(session_flag::IN_MULTI),
             error,
-            is_open: is_link && outcome == ExecuteOutcome::Ready,
+            is_open: is_link && outcome == ExecuteOutcome::Ready && lacks_database.is_none(),
+            lacks_database,
         }
     }
 }

@@ -39,10 +39,18 @@ impl Engine {
         &identity.incarnation
     }
 
+    /// Keys in all databases.
+    pub fn key_count(&self) -> usize {
+        (0..self.keyspace.database_count()).map(|db| self.keyspace.counts(db).0).sum()
+    }
+
     /// All keys and functions go, to make room for the primary's.
     pub fn forget_for_primary(&mut self, now_us: u64) {
         let is_lazy = self.state.config.settings().replica.lazy_flush;
         self.forget_all_freeing(now_us, Freeing::lazily_if(is_lazy));
+        // Whoever watches or keeps keys learns that they are not what they were.
+        self.keyspace.signal_all_flushed();
+        self.deliver(None);
     }
 
     /// Ends every wait with an error, and closes who waited: a replica may never have what they

@@ -7,8 +7,8 @@
 //! file appendonly.aof.2.incr.aof seq 2 type i     increments, in ascending order
 //! ```
 //! One changed bit would make an increment history, which is removed: hence the checksum. It is the
-//! first line, so that a manifest that is cut between two lines is noticed as well. Redis passes
-//! over it, and writes manifests without it.
+//! first line, so that a manifest that is cut between two lines is noticed as well. Redis ignores
+//! the line, and writes manifests without it.
 
 use store_resp::split_quoted;
 use store_types::crc64::crc64;

@@ -173,7 +173,7 @@ impl AppendLog {
             self.write_durably(now_ms)?;
             // Before the file has its number: a start without any manifest knows it by this one.
             self.disk.sync_folder(&self.layout.folder())?;
-            self.disk.rename(&self.file.path, &increment)?;
+            self.disk.rename_growing(&self.file.path, &increment)?;
             self.file.path = increment;
         }
         self.disk.rename(new_base, &base)?;

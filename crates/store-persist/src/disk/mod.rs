@@ -39,6 +39,11 @@ pub trait Disk: Send + Sync {
     /// Gives a file another name, in place of one that had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// The same for a file that is written to further on.
+    fn rename_growing(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.rename(from, to)
+    }
+
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 

@@ -8,8 +8,6 @@ use store_replica::{Address, Facts, LinkPhase, Output, Role, Transaction, asks_f
 
 use super::EventLoop;
 use crate::peers::{PeerEvent, PeerRead, Target};
-use crate::persistence::{Loader, Step, dir};
-use crate::replication::{Incoming, IncomingEvent};
 
 /// Read at once from the primary.
 const READ_LEN: usize = 64 * 1024;
@@ -78,7 +76,7 @@ impl EventLoop {
         }
     }
 
-    fn link_lost(&mut self, error: &io::Error) {
+    pub(super) fn link_lost(&mut self, error: &io::Error) {
         match self.replication.machine.link_phase() {
             Some(LinkPhase::Connected) => {
                 self.log(LogLevel::Warning, "Connection with master lost.");
@@ -124,10 +122,7 @@ impl EventLoop {
             }
             Output::LinkClose => self.close_link(),
             Output::Payload(bytes) => self.take_payload(bytes),
-            Output::Load => match &self.replication.link.incoming {
-                Some(incoming) => incoming.finish(),
-                None => self.payload_failed("the payload is empty"),
-            },
+            Output::Load => self.finish_payload(),
             Output::DropPayload => self.drop_payload(),
             Output::Linked { db } => self.open_link_session(db),
             _ => {}
@@ -146,7 +141,7 @@ impl EventLoop {
 
     /// What was acknowledged before may be missing from here on: elections are told so, and so is
     /// the next start.
-    fn begin_incarnation(&mut self) {
+    pub(super) fn begin_incarnation(&mut self) {
         self.engine.begin_incarnation();
         self.persistence.begin_life(&self.engine);
     }
@@ -156,7 +151,9 @@ impl EventLoop {
         self.log(LogLevel::Notice, &format!("Connecting to MASTER {primary}"));
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync started");
         let timeout = self.replication.machine.settings().timeout;
-        let target = Target { host: &primary.host, port: primary.port, timeout };
+        let dialer = &self.shared.sockets.dialer;
+        let tls = dialer.is_on().then(|| dialer.clone());
+        let target = Target { host: &primary.host, port: primary.port, tls, timeout };
         let now_ms = self.running.millis();
         let peer = self.peers.dial(self.poll.registry(), now_ms, &target);
         self.replication.link.peer = Some(peer);
@@ -238,7 +235,9 @@ impl EventLoop {
                 self.log_refused(&error);
             }
             if !applied.is_open {
-                self.link_lost(&io::Error::other("the primary sent what no primary sends"));
+                self.log_inapplicable(applied.lacks_database);
+                self.replication.machine.handle_inapplicable(now);
+                self.carry_out();
                 return false;
             }
             let transaction = match applied.in_transaction {
@@ -254,129 +253,21 @@ impl EventLoop {
         self.now_us >= ends_at_us && self.replication.machine.next_request(now).is_some()
     }
 
+    fn log_inapplicable(&mut self, lacks_database: Option<usize>) {
+        if let Some(databases) = lacks_database {
+            let line = format!(
+                "MASTER uses a database that this replica does not have: databases is {databases}. \
+                 Start this replica with as many as the master has"
+            );
+            self.log(LogLevel::Warning, &line);
+        }
+    }
+
     fn log_refused(&mut self, error: &str) {
         let line = format!(
             "== CRITICAL == This replica is sending an error to its master: '{error}' after \
              processing a command of its stream: their data may differ"
         );
         self.log(LogLevel::Warning, &line);
-    }
-
-    fn take_payload(&mut self, bytes: Vec<u8>) {
-        if self.replication.link.incoming.is_none() {
-            let text = "MASTER <-> REPLICA sync: receiving the payload of the master to disk";
-            self.log(LogLevel::Notice, text);
-            self.replication.link.payloads += 1;
-            let number = self.replication.link.payloads;
-            let disk = self.persistence.disk.clone();
-            let folder = dir(self.engine.config());
-            let mailbox = self.shared.mailbox.clone();
-            match Incoming::begin(disk, &folder, number, mailbox) {
-                Ok(incoming) => self.replication.link.incoming = Some(incoming),
-                Err(error) => {
-                    let line = format!(
-                        "Opening the temp file needed for MASTER <-> REPLICA synchronization in \
-                         {}: {error}. Set dir to a folder that can be written",
-                        folder.display()
-                    );
-                    self.log(LogLevel::Warning, &line);
-                    return self.link_lost(&error);
-                }
-            }
-        }
-        if let Some(incoming) = &mut self.replication.link.incoming {
-            incoming.push(bytes);
-        }
-    }
-
-    fn take_payload_event(&mut self, event: IncomingEvent) {
-        let IncomingEvent::Written { number, result } = event else { return };
-        let is_current = |incoming: &Incoming| incoming.number() == number;
-        if !self.replication.link.incoming.as_ref().is_some_and(is_current) {
-            return;
-        }
-        match result {
-            Ok(len) => self.begin_load(len),
-            Err(error) => {
-                let line = format!(
-                    "Write error or short write writing to the DB dump file needed for MASTER <-> \
-                     REPLICA synchronization: {error}"
-                );
-                self.log(LogLevel::Warning, &line);
-                match self.replication.machine.link_phase() {
-                    Some(LinkPhase::Sync) if self.replication.link.peer.is_none() => {
-                        self.payload_failed("it could not be written");
-                    }
-                    _ => self.link_lost(&error),
-                }
-            }
-        }
-    }
-
-    /// The payload is whole. The old data goes once the file has been looked at.
-    fn begin_load(&mut self, len: u64) {
-        let Some(incoming) = &self.replication.link.incoming else { return };
-        let disk = self.persistence.disk.clone();
-        let loader = match Loader::of_payload(disk, &self.engine, incoming.path(), len) {
-            Ok(loader) => loader,
-            Err(reason) => return self.payload_failed(&reason),
-        };
-        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
-        let now_us = self.clock.now_us();
-        self.persistence.hold_append(now_us / 1000, &mut self.engine);
-        self.engine.forget_for_primary(now_us);
-        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
-        self.replication.link.loader = Some(Box::new(loader));
-    }
-
-    fn load_slice(&mut self) {
-        let Some(mut loader) = self.replication.link.loader.take() else { return };
-        let clock = &self.clock;
-        let step = loader.step(&mut self.engine, &|| clock.now_us());
-        for (level, line) in std::mem::take(&mut loader.notes) {
-            self.log(level, &line);
-        }
-        match step {
-            Ok(Step::More) => self.replication.link.loader = Some(loader),
-            Ok(Step::Done(loaded)) => {
-                let now_ms = self.clock.now_us() / 1000;
-                self.begin_incarnation();
-                self.replication.link.history_before = None;
-                self.persistence.resume_append(now_ms, &mut self.engine);
-                self.replication.link.incoming = None;
-                let text = "MASTER <-> REPLICA sync: Finished with success";
-                self.log(LogLevel::Notice, text);
-                let now = self.replication.now();
-                self.replication.machine.handle_loaded(now, Some(loaded.stream_db));
-                self.carry_out();
-            }
-            Err(reason) => {
-                self.replication.link.loader = Some(loader);
-                self.payload_failed(&reason);
-            }
-        }
-    }
-
-    fn payload_failed(&mut self, reason: &str) {
-        let line = format!(
-            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
-             asked for again"
-        );
-        self.log(LogLevel::Warning, &line);
-        let now = self.replication.now();
-        self.replication.machine.handle_loaded(now, None);
-        self.carry_out();
-    }
-
-    /// The payload, or what was loaded of it, is of no use.
-    fn drop_payload(&mut self) {
-        self.replication.link.incoming = None;
-        if let Some(loader) = self.replication.link.loader.take() {
-            let now_us = self.clock.now_us();
-            loader.give_up(&mut self.engine);
-            self.engine.forget_all(now_us);
-            self.begin_incarnation();
-            self.persistence.resume_append(now_us / 1000, &mut self.engine);
-        }
     }
 }

@@ -17,6 +17,7 @@ mod ending;
 mod evict;
 mod files;
 mod link;
+mod payload;
 mod peers;
 mod read;
 mod replicas;
@@ -149,7 +150,7 @@ impl EventLoop {
         persistence: Persistence,
         shared: Shared,
     ) -> io::Result<Self> {
-        let replication = ReplicationDriver::new(&engine)?;
+        let replication = ReplicationDriver::new(&engine, shared.sockets.ports())?;
         tell_facts(&replication, &mut engine);
         let log_level = engine.config().settings().logs.level;
         let mut event_loop = Self {

@@ -140,12 +140,20 @@ impl EventLoop {
         let follows = replicas.any(|replica| replica.state() != ReplicaState::Greeting);
         if follows && let Some(session) = self.engine.session_mut(id) {
             session.flags |= session_flag::REPLICA;
+            let gathers = self.engine.config().settings().replica.gathers_writes;
+            if let Some(client) = self.clients.of(id) {
+                client.stream.gather_writes(gathers);
+            }
         }
     }
 
     /// The settings changed.
     pub(super) fn set_replication(&mut self) {
-        let settings = settings_of(&self.engine);
+        let mut settings = settings_of(&self.engine, self.shared.sockets.ports());
+        if self.replication.link.has_payload() {
+            // What arrives is loaded as it was begun.
+            settings.load = self.replication.machine.settings().load;
+        }
         if settings != *self.replication.machine.settings() {
             self.replication.machine.set_settings(settings);
             tell_facts(&self.replication, &mut self.engine);

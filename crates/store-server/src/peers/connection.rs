@@ -12,6 +12,7 @@ use mio::{Interest, Registry, Token};
 use super::PeerRead;
 use crate::listen::tune;
 use crate::stream::Stream;
+use crate::tls::TlsDialer;
 
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -45,6 +46,7 @@ pub(super) struct Connection {
     state: State,
     /// Until when it must be open.
     ends_at_ms: u64,
+    tls: Option<TlsDialer>,
     /// What the socket has not taken yet, behind `written`.
     output: Vec<u8>,
     written: usize,
@@ -52,10 +54,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(ends_at_ms: u64) -> Self {
+    pub(super) fn new(ends_at_ms: u64, tls: Option<TlsDialer>) -> Self {
         Self {
             state: State::Resolving,
             ends_at_ms,
+            tls,
             output: Vec::new(),
             written: 0,
             may_read: false,
@@ -157,6 +160,7 @@ impl Connection {
                     Ok(Progress::Waits)
                 }
                 Ok(true) => {
+                    let stream = self.encrypt(stream)?;
                     self.state = State::Open { stream };
                     self.may_read = true;
                     self.flush()?;
@@ -168,6 +172,14 @@ impl Connection {
                     Ok(Progress::Waits)
                 }
             },
+        }
+    }
+
+    /// The handshake goes on with what is written and read.
+    fn encrypt(&self, stream: Stream) -> io::Result<Stream> {
+        match (&self.tls, stream) {
+            (Some(tls), Stream::Tcp(socket)) => Ok(Stream::Tls(Box::new(tls.dial(socket)?))),
+            (_, stream) => Ok(stream),
         }
     }
 
@@ -199,7 +211,10 @@ impl Connection {
         }
         self.output.clear();
         self.written = 0;
-        Ok(())
+        match stream.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            sent => sent,
+        }
     }
 
     /// Reads once. Fails when the peer is gone.

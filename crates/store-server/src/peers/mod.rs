@@ -21,6 +21,7 @@ use mio::{Registry, Token};
 
 use crate::acceptor::LISTENER_BASE;
 use crate::persistence::Mailbox;
+use crate::tls::TlsDialer;
 use connection::{Connection, Progress};
 pub(crate) use resolve::Resolved;
 use resolve::Resolver;
@@ -42,6 +43,8 @@ pub(crate) struct PeerId(usize);
 pub(crate) struct Target<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
+    /// How it is encrypted, if it is.
+    pub(crate) tls: Option<TlsDialer>,
     /// How long it may take until the connection is open.
     pub(crate) timeout: Duration,
 }
@@ -92,7 +95,7 @@ impl Peers {
             return id;
         }
         let ends_at_ms = now_ms.saturating_add(target.timeout.as_millis() as u64);
-        self.connections.insert(id, Connection::new(ends_at_ms));
+        self.connections.insert(id, Connection::new(ends_at_ms, target.tls.clone()));
         match target.host.parse() {
             Ok(ip) => {
                 let addresses = vec![SocketAddr::new(ip, target.port)];

@@ -33,7 +33,7 @@ impl World {
 
     fn dial(&mut self, host: &str, port: u16, timeout_ms: u64) -> PeerId {
         let timeout = Duration::from_millis(timeout_ms);
-        let target = Target { host, port, timeout };
+        let target = Target { host, port, tls: None, timeout };
         self.peers.dial(self.poll.registry(), self.running.millis(), &target)
     }
 

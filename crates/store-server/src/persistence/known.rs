@@ -102,6 +102,13 @@ impl Disk for KnownDisk {
         Ok(())
     }
 
+    fn rename_growing(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename_growing(from, to)?;
+        self.files().remove(from);
+        self.learn(to, Known::Growing);
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.inner.remove(path)?;
         self.files().remove(path);

@@ -281,7 +281,7 @@ impl Loader {
         match content {
             Content::Snapshot(file, report) => {
                 self.keys += report.keys;
-                self.stream_db = number(&report, fact::STREAM_DB).unwrap_or(0) as usize;
+                self.stream_db = stream_db(&report);
                 self.history = history(&report).filter(|_| !self.is_aof);
                 if !self.is_aof {
                     self.done_bytes += part.len;
@@ -398,6 +398,11 @@ fn history(report: &LoadReport) -> Option<Facts> {
     let id = ReplicationId::parse(report.facts.get(fact::REPLICATION_ID)?)?;
     let (offset, db) = (number(report, fact::OFFSET)?, number(report, fact::STREAM_DB)?);
     Some(Facts { id, offset, db: usize::try_from(db).ok()? })
+}
+
+/// The database that the stream behind a primary's payload has selected.
+pub(crate) fn stream_db(report: &LoadReport) -> usize {
+    number(report, fact::STREAM_DB).unwrap_or(0) as usize
 }
 
 fn number(report: &LoadReport, name: &str) -> Option<u64> {

@@ -52,7 +52,7 @@ fn tell_link(driver: &ReplicationDriver, now: Moment, facts: &mut ReplicationFac
     link.silent_seconds = machine.link_silence(now).unwrap_or_default().as_secs();
     link.down_seconds = machine.link_down_for(now).map(|down| down.as_secs());
     link.read_offset = machine.read_offset();
-    link.received_bytes = driver.link.incoming.as_ref().map_or(0, |it| it.received());
+    link.received_bytes = driver.link.received();
 }
 
 /// Names of replicas are told once: what changes in every turn are numbers.

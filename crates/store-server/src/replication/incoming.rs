@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use store_engine::AsideData;
 use store_persist::disk::{Disk, DiskFile};
+use store_types::crc64::crc64;
 
 use crate::event_loop::Message;
 use crate::persistence::Mailbox;
 
 /// Bytes that may wait to be written. The primary waits meanwhile.
-const WAITING_MAX: usize = 8 * 1024 * 1024;
+pub(super) const WAITING_MAX: usize = 8 * 1024 * 1024;
 
 /// What the thread tells.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) enum IncomingEvent {
     HasRoom,
     /// The payload of this number is in its file, with so many bytes; or cannot be.
     Written { number: u64, result: io::Result<u64> },
+    /// The payload of this number was loaded aside; or cannot be.
+    LoadedAside { number: u64, result: Result<Box<AsideData>, String> },
 }
 
 enum Job {
@@ -46,13 +50,14 @@ impl Incoming {
         disk: Arc<dyn Disk>,
         folder: &Path,
         number: u64,
+        checksum: Checksum,
         mailbox: Mailbox,
     ) -> io::Result<Self> {
         let path = folder.join(format!("temp-{}.{number}.rdb", std::process::id()));
         let file = disk.create(&path)?;
         let (jobs, received) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let writer = Writer { number, file, waiting: Arc::clone(&waiting), mailbox };
+        let writer = Writer { number, file, checksum, waiting: Arc::clone(&waiting), mailbox };
         let incoming = Self { disk, path, number, jobs, waiting, received: 0 };
         std::thread::Builder::new()
             .name("tenure-payload".to_owned())
@@ -98,10 +103,58 @@ impl Drop for Incoming {
     }
 }
 
+/// The checksum at the end of a payload, looked at before the old data goes for it.
+#[derive(Default)]
+pub(crate) struct Checksum {
+    is_wanted: bool,
+    sum: u64,
+    head: Vec<u8>,
+    /// The last bytes so far, which may be the checksum.
+    tail: Vec<u8>,
+}
+
+impl Checksum {
+    /// `rdbchecksum`.
+    pub(crate) fn wanted(is_wanted: bool) -> Self {
+        Self { is_wanted, ..Self::default() }
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        const HEAD_LEN: usize = b"REDIS0000".len();
+        if !self.is_wanted {
+            return;
+        }
+        let missing = HEAD_LEN - self.head.len();
+        self.head.extend_from_slice(&part[..missing.min(part.len())]);
+        // All but the last eight bytes, wherever parts are cut.
+        let known = self.tail.len() + part.len();
+        let from_tail = known.saturating_sub(8).min(self.tail.len());
+        self.sum = crc64(self.sum, &self.tail[..from_tail]);
+        self.tail.drain(..from_tail);
+        let from_part = part.len().saturating_sub(8 - self.tail.len());
+        self.sum = crc64(self.sum, &part[..from_part]);
+        self.tail.extend_from_slice(&part[from_part..]);
+    }
+
+    /// Fails when the payload is not what was sent. One that has none, or is no snapshot at all,
+    /// is for the loader to judge.
+    fn check(&self) -> io::Result<()> {
+        const FIRST_WITH_CHECKSUM: u32 = 5;
+        let version = self.head.strip_prefix(b"REDIS").and_then(|it| std::str::from_utf8(it).ok());
+        let version = version.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+        let told = <[u8; 8]>::try_from(&self.tail[..]).map_or(0, u64::from_le_bytes);
+        match version < FIRST_WITH_CHECKSUM || told == 0 || told == self.sum {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "its checksum is wrong")),
+        }
+    }
+}
+
 /// The thread's side.
 struct Writer {
     number: u64,
     file: Box<dyn DiskFile>,
+    checksum: Checksum,
     waiting: Arc<AtomicUsize>,
     mailbox: Mailbox,
 }
@@ -120,9 +173,11 @@ impl Writer {
         for job in jobs {
             let Job::Part(part) = job else {
                 self.file.flush()?;
+                self.checksum.check()?;
                 return Ok(Some(written));
             };
             self.file.write_all(&part)?;
+            self.checksum.add(&part);
             written += part.len() as u64;
             let before = self.waiting.fetch_sub(part.len(), Ordering::AcqRel);
             if before >= WAITING_MAX && before - part.len() < WAITING_MAX {
@@ -130,5 +185,27 @@ impl Writer {
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_right_however_the_payload_is_cut() {
+        let mut payload = b"REDIS0010 some data and its end \xff".to_vec();
+        payload.extend_from_slice(&crc64(0, &payload).to_le_bytes());
+        let check = |payload: &[u8], len: usize| {
+            let mut checksum = Checksum::wanted(true);
+            payload.chunks(len).for_each(|part| checksum.add(part));
+            checksum.check().is_ok()
+        };
+        for len in 1..=payload.len() {
+            assert!(check(&payload, len), "in parts of {len}");
+        }
+        payload[12] ^= 1;
+        assert!(!check(&payload, 7), "a bit is another one");
+        assert!(check(b"HTTP/1.1 400 Bad Request", 7), "no snapshot, so nothing to compare");
     }
 }

@@ -4,6 +4,7 @@
 use store_engine::SessionId;
 use store_replica::ReplicationId;
 
+use super::aside::IncomingAside;
 use super::incoming::{Incoming, IncomingEvent};
 use crate::peers::PeerId;
 use crate::persistence::Loader;
@@ -17,6 +18,8 @@ pub(crate) struct Link {
     /// The history that the data had when the primary was dialled, unless other data came since.
     pub(crate) history_before: Option<ReplicationId>,
     pub(crate) incoming: Option<Incoming>,
+    /// The payload that is loaded as it arrives.
+    pub(crate) aside: Option<IncomingAside>,
     /// Payloads that began to arrive.
     pub(crate) payloads: u64,
     /// The payload that is being loaded.
@@ -42,6 +45,18 @@ impl Link {
 
     /// Whether the file of the payload takes more.
     pub(crate) fn has_room(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::has_room)
+        let has_room = self.incoming.as_ref().is_none_or(Incoming::has_room);
+        has_room && self.aside.as_ref().is_none_or(IncomingAside::has_room)
+    }
+
+    /// Bytes of the payload that have arrived.
+    pub(crate) fn received(&self) -> u64 {
+        let aside = self.aside.as_ref().map_or(0, IncomingAside::received);
+        self.incoming.as_ref().map_or(aside, Incoming::received)
+    }
+
+    /// Whether a payload arrives.
+    pub(crate) fn has_payload(&self) -> bool {
+        self.incoming.is_some() || self.aside.is_some()
     }
 }

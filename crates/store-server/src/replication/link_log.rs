@@ -16,6 +16,10 @@ pub(crate) fn link_words(event: &Event) -> Option<(LogLevel, String)> {
             "(Non critical) Master does not understand a step of the handshake, and it goes on: \
              {text}"
         ),
+        Event::LinkNotReady(text) => format!(
+            "MASTER is currently unable to PSYNC but should be in the future: {text}. If it goes on, \
+             look whether servers follow themselves or each other in a circle"
+        ),
         Event::LinkRefused(text) => {
             return Some(warning(format!("MASTER aborted replication with an error: {text}")));
         }
@@ -44,6 +48,10 @@ fn fault_words(fault: LinkFault) -> &'static str {
         LinkFault::TransferAborted => "MASTER aborted the transfer; it is asked for again",
         LinkFault::TooLong => {
             "MASTER sends a request that is longer than a replica takes; the link is opened again"
+        }
+        LinkFault::Inapplicable => {
+            "MASTER sends a request that cannot be applied here. Nothing behind it is applied; the \
+             link is opened again"
         }
         LinkFault::Unreadable => {
             "MASTER <-> REPLICA sync: the payload could not be loaded; it is asked for again"

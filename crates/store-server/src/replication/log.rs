@@ -23,9 +23,23 @@ pub(crate) fn words(
                 notice(format!("MASTER MODE enabled (failover request from '{by}')")),
             ]
         }
+        Event::FullSync { session, had: 1.., .. } if engine.key_count() == 0 => {
+            let lines = primary_words(driver, event).into_iter();
+            lines.chain([empty_words(&name_of(driver, *session))]).collect()
+        }
         Event::Failover { to, event } => vec![notice(failover_words(to.as_ref(), *event))],
         _ => primary_words(driver, event).into_iter().collect(),
     }
+}
+
+/// A server that came back without its data makes its replicas forget theirs.
+fn empty_words(replica: &str) -> (LogLevel, String) {
+    let line = format!(
+        "!!! This server has no keys, and replica {replica}, which has data of another history, is \
+         about to copy that. If this server lost its data, end it now, and make the replica the \
+         master (REPLICAOF NO ONE there) !!!"
+    );
+    (LogLevel::Warning, line)
 }
 
 fn failover_words(to: Option<&Address>, event: FailoverEvent) -> String {
@@ -55,11 +69,11 @@ fn primary_words(driver: &ReplicationDriver, event: &Event) -> Option<(LogLevel,
                 name(session)
             ))
         }
-        Event::FullSync { session, was_refused: false } => notice(format!(
+        Event::FullSync { session, was_refused: false, .. } => notice(format!(
             "Replica {0} asks for synchronization. Full resync requested by replica {0}",
             name(session)
         )),
-        Event::FullSync { session, was_refused: true } => notice(format!(
+        Event::FullSync { session, was_refused: true, .. } => notice(format!(
             "Replica {0} asks for synchronization. Unable to partial resync with replica {0} for \
              lack of backlog",
             name(session)

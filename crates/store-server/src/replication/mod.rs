@@ -7,6 +7,7 @@
 //! The machine decides everything. The loop feeds it and does what it asks for, in order
 //! (`event_loop/replicate.rs`).
 
+mod aside;
 mod facts;
 mod incoming;
 mod link;
@@ -25,12 +26,14 @@ use store_replica::{Command, Moment, Output, Replication, Secrets, SnapshotNeeds
 use store_resp::Request;
 
 use crate::clock::Running;
+use crate::sockets::Ports;
+pub(crate) use aside::{Begin as BeginAside, IncomingAside, Meanwhile};
 pub(crate) use facts::tell_facts;
-pub(crate) use incoming::{Incoming, IncomingEvent};
+pub(crate) use incoming::{Checksum, Incoming, IncomingEvent};
 use link::Link;
 pub(crate) use log::{closing_words, words};
 pub(crate) use payload::{Next, Payload, PayloadJob};
-pub(crate) use settings::settings_of;
+pub(crate) use settings::{load_mode, settings_of};
 
 /// An end that waits until replicas have everything.
 pub(crate) struct Ending {
@@ -87,9 +90,9 @@ pub(crate) struct ReplicationDriver {
 
 impl ReplicationDriver {
     /// A primary that nobody follows.
-    pub(crate) fn new(engine: &Engine) -> io::Result<Self> {
+    pub(crate) fn new(engine: &Engine, ports: Ports) -> io::Result<Self> {
         let secrets = secrets()?;
-        let (running, settings) = (Running::begin(), settings_of(engine));
+        let (running, settings) = (Running::begin(), settings_of(engine, ports));
         Ok(Self {
             machine: Replication::new(Moment::from_ms(running.millis()), settings, secrets),
             link: Link::default(),

@@ -51,7 +51,7 @@ pub(super) fn server_config(settings: &TlsSettings) -> Result<ServerConfig, TlsE
     Ok(built)
 }
 
-fn wrong(setting: &'static str, reason: impl ToString) -> TlsError {
+pub(super) fn wrong(setting: &'static str, reason: impl ToString) -> TlsError {
     TlsError { setting, reason: reason.to_string() }
 }
 
@@ -67,7 +67,9 @@ fn refuse_unsupported(settings: &TlsSettings) -> Result<(), TlsError> {
     Ok(())
 }
 
-fn certificates(settings: &TlsSettings) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(
+    settings: &TlsSettings,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     const SETTING: &str = "tls-cert-file";
     let path = &settings.cert_file;
     if path.is_empty() {
@@ -90,7 +92,7 @@ fn read_certificates(
     found.map_err(|error| fail(error.to_string()))
 }
 
-fn private_key(settings: &TlsSettings) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub(super) fn private_key(settings: &TlsSettings) -> Result<PrivateKeyDer<'static>, TlsError> {
     const SETTING: &str = "tls-key-file";
     // As in Redis, one file may hold both.
     let path = match settings.key_file.is_empty() {
@@ -121,7 +123,7 @@ fn client_verifier(
 }
 
 /// Who may vouch for clients.
-fn authorities(settings: &TlsSettings) -> Result<RootCertStore, TlsError> {
+pub(super) fn authorities(settings: &TlsSettings) -> Result<RootCertStore, TlsError> {
     let (file, folder) = (&settings.ca_cert_file, &settings.ca_cert_folder);
     if file.is_empty() && folder.is_empty() {
         let reason = "not set: give it or tls-ca-cert-dir, or say tls-auth-clients no";
@@ -157,7 +159,9 @@ fn read_folder(folder: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> 
     Ok(found)
 }
 
-fn versions(settings: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+pub(super) fn versions(
+    settings: &TlsSettings,
+) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     if settings.protocols.is_empty() {
         return Ok(vec![&TLS13, &TLS12]);
     }
@@ -170,7 +174,7 @@ fn versions(settings: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVers
 }
 
 /// The suites that the settings name, in their order; all of a version whose setting is empty.
-fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
+pub(super) fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     let mut provider = ring::default_provider();
     let all = std::mem::take(&mut provider.cipher_suites);
     for (setting, text, is_13) in [

@@ -3,13 +3,13 @@
 use std::io::{self, Read, Write};
 
 use mio::net::TcpStream;
-use rustls::ServerConnection;
+use rustls::Connection;
 
-/// The server's side of a connection. Reads and writes move the handshake along.
+/// One side of a connection. Reads and writes move the handshake along.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     socket: TcpStream,
-    connection: ServerConnection,
+    connection: Connection,
     /// The end or the failure that came behind bytes which were returned first.
     ending: Option<io::Result<usize>>,
     /// Whether something was written before the handshake was done.
@@ -17,8 +17,12 @@ pub(crate) struct TlsStream {
 }
 
 impl TlsStream {
-    pub(super) fn new(socket: TcpStream, connection: ServerConnection) -> Self {
+    pub(super) fn new(socket: TcpStream, connection: Connection) -> Self {
         Self { socket, connection, ending: None, holds_output: false }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
     }
 
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {

@@ -25,7 +25,12 @@ pub(super) struct Connection {
     received: Vec<u8>,
     taken: usize,
     framer: Framer,
+    /// Whether what was received so far is not yet a reply: a port that expects TLS sends none.
+    is_unanswered: bool,
 }
+
+/// The first byte of a TLS alert: how a port that expects TLS answers a plain request.
+const TLS_ALERT: u8 = 0x15;
 
 impl Connection {
     /// Connects, says HELLO, logs in and selects the database.
@@ -33,8 +38,13 @@ impl Connection {
         let place = || target.name();
         let stream = Stream::open(target)
             .map_err(|error| ClientError::Unreachable { place: place(), why: error.to_string() })?;
-        let mut connection =
-            Self { stream, received: Vec::new(), taken: 0, framer: Framer::default() };
+        let mut connection = Self {
+            stream,
+            received: Vec::new(),
+            taken: 0,
+            framer: Framer::default(),
+            is_unanswered: true,
+        };
         connection.greet(target)?;
         Ok(connection)
     }
@@ -91,6 +101,9 @@ impl Connection {
     /// Waits for the next reply or push; with `interrupt`, until Ctrl-C.
     pub(super) fn receive(&mut self, interrupt: Option<&Interrupt>) -> Result<Reply, ClientError> {
         loop {
+            if self.is_unanswered && self.received.first() == Some(&TLS_ALERT) {
+                return Err(ClientError::Encrypted);
+            }
             if let Some(len) = self.framer.advance(&self.received[self.taken..])? {
                 let frame = &self.received[self.taken..self.taken + len];
                 let (reply, _) = ReplyParser.parse(frame)?.expect("the framer found its end");
@@ -149,9 +162,18 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(ClientError::Silent);
                 }
-                Err(error) => return Err(ClientError::Lost(error.to_string())),
+                Err(error) => return Err(self.lost(&error)),
             }
         }
+    }
+
+    /// A server that ends the connection at the first words may want other words.
+    fn lost(&self, error: &io::Error) -> ClientError {
+        let is_plain = matches!(self.stream, Stream::Tcp(_));
+        ClientError::Lost(match self.is_unanswered && is_plain {
+            true => format!("{error}; if this port speaks TLS, write rediss:// or add --tls"),
+            false => error.to_string(),
+        })
     }
 
     fn wait_readable(&self, interrupt: &Interrupt) -> Result<(), ClientError> {
@@ -170,6 +192,7 @@ impl Connection {
     }
 
     fn take(&mut self, len: usize) {
+        self.is_unanswered = false;
         self.taken += len;
         if self.taken == self.received.len() {
             self.received.clear();

@@ -26,6 +26,9 @@ pub(super) enum ClientError {
     /// It takes connections, and does not answer in time.
     #[error("no answer in time: it is busy, stopped or cut off")]
     Silent,
+    /// What came back is a TLS alert.
+    #[error("this port speaks TLS: write rediss:// in the address, or add --tls")]
+    Encrypted,
     /// What came back is no reply.
     #[error("the store's answer is not RESP ({0}): is this the port of Redis or Valkey?")]
     Garbage(#[from] ReplyError),
@@ -45,6 +48,7 @@ impl ClientError {
             | Self::NoLocalStore(_)
             | Self::Lost(_)
             | Self::Silent
+            | Self::Encrypted
             | Self::Garbage(_) => 69,
             Self::Interrupted => 130,
             Self::Refused { .. } | Self::Local(_) => 1,

@@ -19,7 +19,7 @@ use rustix::time::{
     timerfd_settime,
 };
 use tenure::Moment;
-use tenure_run::{Guard, GuardOutput, GuardWord, KillAnswer, NumberedOrder, ORDER_LEN};
+use tenure_run::{Guard, GuardMessage, GuardOutput, KillAnswer, NumberedOrder, ORDER_LEN};
 
 use super::mark::Mark;
 use super::proc::{Processes, answer_of, to_system};
@@ -172,16 +172,16 @@ impl Post {
     }
 }
 
-fn text_of(word: GuardWord) -> String {
+fn text_of(word: GuardMessage) -> String {
     match word {
-        GuardWord::KilledWithWrapper(group) => {
+        GuardMessage::KilledWithWrapper(group) => {
             format!("guard: killed process group {group}: its wrapper has ended")
         }
-        GuardWord::KilledAtDeadline(group) => {
+        GuardMessage::KilledAtDeadline(group) => {
             let why = "its lease ends and the wrapper did not act";
             format!("guard: killed process group {group}: {why}")
         }
-        GuardWord::Refused(pid) => {
+        GuardMessage::Refused(pid) => {
             format!("guard: process {pid} belongs to another user and could not be killed (EPERM)")
         }
     }

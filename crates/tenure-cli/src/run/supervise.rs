@@ -15,7 +15,7 @@ use rustix::process::{
 use tenure::{Election, Moment, Tenure, Term, Timing};
 use tenure_run::{
     Deadline, Ending, GuardTrouble, Leader, ListedChild, Output, Pid, RunOutcome, SentSignal,
-    StartError, Stray, Word, Wrapper,
+    StartError, Stray, Wrapper, WrapperMessage,
 };
 use tokio::signal::unix::{self, SignalKind};
 
@@ -301,7 +301,7 @@ impl Supervisor {
                 let tenure = self.tenure.clone();
                 tokio::spawn(async move { tenure.shutdown().await });
             }
-            Output::Say(Word::CutOff(_)) if self.came_late => talk(
+            Output::Say(WrapperMessage::CutOff(_)) if self.came_late => talk(
                 "the leadership ended while this process did not run: the guard has killed the \
                  program",
             ),
@@ -577,10 +577,10 @@ fn no_guard() -> Failure {
     Failure::new(exit::CANNOT_EXECUTE, why)
 }
 
-fn text_of(word: &Word) -> String {
+fn text_of(word: &WrapperMessage) -> String {
     let list = |pids: &[Pid]| pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
     match word {
-        Word::GuardReplaced(trouble) => {
+        WrapperMessage::GuardReplaced(trouble) => {
             let why = match trouble {
                 GuardTrouble::Ended => "has ended",
                 GuardTrouble::Stopped => "was stopped",
@@ -588,14 +588,14 @@ fn text_of(word: &Word) -> String {
             };
             format!("the guard process {why}: starting another")
         }
-        Word::Unguarded => "no guard could be started: killed the program".to_owned(),
-        Word::CutOff(had) if *had < GRACE_MIN => {
+        WrapperMessage::Unguarded => "no guard could be started: killed the program".to_owned(),
+        WrapperMessage::CutOff(had) if *had < GRACE_MIN => {
             "the leadership is over, without time to stop: killed the program at once".to_owned()
         }
-        Word::CutOff(had) => {
+        WrapperMessage::CutOff(had) => {
             format!("the program did not stop within {}: killed it", output::duration(*had))
         }
-        Word::NotEnded { refused, stuck } => {
+        WrapperMessage::NotEnded { refused, stuck } => {
             let mut whose = Vec::new();
             if !refused.is_empty() {
                 whose.push(format!("{} (EPERM: belongs to another user)", list(refused)));

@@ -12,6 +12,7 @@ mod logo;
 mod settings;
 mod supervisor;
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -55,7 +56,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     let sources = Sources::of(words);
     let mut config = settings::read(&sources)
-        .map_err(|error| Failure::new(exit::CONFIGURATION, format!("{error:#}")))?;
+        .map_err(|error| Failure::new(exit::CONFIGURATION, exit::with_causes(&error)))?;
     let supervisor = Supervisor::of(&config)?;
     if config.settings().process.is_daemon && supervisor.is_absent() && !background::is_background()
     {
@@ -81,7 +82,7 @@ fn serve(
     // Before the working directory changes: what is relative is relative to where we are.
     let file = file.map(std::path::absolute).transpose()?;
     std::env::set_current_dir(&directory)
-        .with_context(|| format!("cannot use dir {}", directory.display()))?;
+        .map_err(|error| unusable_directory(&directory, &error))?;
     name_directory(&mut config)?;
     tell_start(&logger);
     let (sink, teller) = (logger.clone(), logger.clone());
@@ -123,6 +124,17 @@ fn serve(
     server.wait()?;
     logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
+}
+
+fn unusable_directory(directory: &Path, error: &io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => "make the folder, or name another with --dir",
+        io::ErrorKind::PermissionDenied => {
+            "give this user access to it, or name another with --dir"
+        }
+        _ => "name another folder with --dir",
+    };
+    anyhow::anyhow!("cannot use dir {}: {error}; {advice}", directory.display())
 }
 
 /// From here on `dir` is the working directory, by its whole name, as redis-server tells it.

@@ -23,7 +23,7 @@ use crate::run::block_on;
 use crate::run::signals::Signals;
 use crate::sight::{Sight, Unknown};
 use crate::status::status_json;
-use crate::store_options::{OnLooker, Target, blame};
+use crate::store_options::{StoreObserver, Target, blame};
 use crate::who::leadership_json;
 
 /// How often the view is drawn without a change: leases and heartbeats count down.
@@ -47,11 +47,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let looker = arguments.target.look_on()?;
+    let store_observer = arguments.target.observer()?;
     let name = arguments.target.name;
     block_on(async {
-        let changes = looker.observer.changes().await;
-        let changes = changes.map_err(|error| blame(&looker.tenure, error))?;
+        let changes = store_observer.observer.changes().await;
+        let changes = changes.map_err(|error| blame(&store_observer.tenure, error))?;
         let mut farewells = Signals::listen()?;
         // A reader that stalls must not keep us from ending.
         STDOUT.start();
@@ -60,11 +60,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let live = std::io::stdout().is_terminal() && !is_dumb && !arguments.output.json;
         let following = async {
             match live {
-                true => View { name: &name, looker: &looker }.follow(changes).await,
+                true => View { name: &name, store_observer: &store_observer }.follow(changes).await,
                 false => {
                     let (told, sight) = (String::new(), None);
                     let output = arguments.output;
-                    let mut printer = Printer { name: &name, looker: &looker, output, told, sight };
+                    let mut printer = Printer {
+                        name: &name,
+                        store_observer: &store_observer,
+                        output,
+                        told,
+                        sight,
+                    };
                     printer.follow(changes).await
                 }
             }
@@ -80,7 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Writes a line per change, for as long as somebody reads.
 struct Printer<'a> {
     name: &'a str,
-    looker: &'a OnLooker,
+    store_observer: &'a StoreObserver,
     output: OutputOptions,
     /// What the last line said, its time apart: not all that changes is on the line.
     told: String,
@@ -119,11 +125,11 @@ impl Printer<'_> {
         match changed {
             Ok(seen) => {
                 // The change itself says nothing about its age; a look of our own does.
-                self.sight = Sight::of(&self.looker.observer).await.ok();
+                self.sight = Sight::of(&self.store_observer.observer).await.ok();
                 self.tell_seen(&seen);
             }
             Err(error) => {
-                let failure = blame(&self.looker.tenure, error);
+                let failure = blame(&self.store_observer.tenure, error);
                 // The store's clock is out of reach as well.
                 let at = iso_moment(clock::unix_ms());
                 let json = json!({ "name": self.name, "at": at, "error": failure.message });
@@ -148,7 +154,7 @@ impl Printer<'_> {
     /// can tell who leads.
     async fn confirm(&mut self) {
         let Some(known) = self.sight.take() else { return };
-        let looking = Sight::of(&self.looker.observer);
+        let looking = Sight::of(&self.store_observer.observer);
         let looked = tokio::time::timeout(known.believed_for() + EXPIRY_GRAIN, looking).await;
         match (looked, known.unknown()) {
             (Ok(Ok(sight)), _) => self.sight = Some(sight),
@@ -209,7 +215,7 @@ fn line(seen: &Observation) -> String {
 /// The view on a terminal.
 struct View<'a> {
     name: &'a str,
-    looker: &'a OnLooker,
+    store_observer: &'a StoreObserver,
 }
 
 impl View<'_> {
@@ -220,7 +226,7 @@ impl View<'_> {
             .map_err(|error| Failure::new(exit::NO, format!("cannot use the terminal: {error}")))?;
         let (hints, mut looks) = self.keep_looking();
         let mut knowledge = Knowledge::default();
-        let place = self.looker.tenure.store();
+        let place = self.store_observer.tenure.store();
         if let Ok(Some(looked)) = tokio::time::timeout(LOOK_EVERY, looks.recv()).await {
             knowledge.take(looked);
         }
@@ -240,7 +246,8 @@ impl View<'_> {
         let hints = Arc::new(Notify::new());
         let hinted = Arc::clone(&hints);
         let (send, looks) = mpsc::channel(1);
-        let (observer, tenure) = (self.looker.observer.clone(), self.looker.tenure.clone());
+        let (observer, tenure) =
+            (self.store_observer.observer.clone(), self.store_observer.tenure.clone());
         tokio::spawn(async move {
             loop {
                 let looked = async {

@@ -34,4 +34,8 @@ fn a_file_is_counted_when_whole_and_told_with_its_place_when_damaged() {
     assert!(said.err.contains("backup"), "{}", said.err);
 
     assert_eq!(check(&["/nonexistent/dump.rdb"]).code, 66);
+    let said = check(&["/etc/passwd"]);
+    assert_eq!(said.code, 65);
+    assert!(!said.out.contains("version 0"), "it has none: {}", said.out);
+    assert!(said.err.contains("no RDB file"), "{}", said.err);
 }

@@ -43,6 +43,11 @@ fn words_that_make_no_sense_are_usage() {
     );
     refused(&["run", "job", "--store", "redis://127.0.0.1:1"], 64, &["COMMAND"]);
     refused(&["who", "", STORE[0], STORE[1]], 64, &["empty"]);
+    for words in [&["run"][..], &["sidecar"]] {
+        let words = [words, &["a b", "--ttl", "2s"], &STORE].concat();
+        let program: &[&str] = if words[0] == "run" { &["--", "true"] } else { &[] };
+        refused(&[&words, program].concat(), 64, &["tenure: resource name contains ' '"]);
+    }
     refused(&["once", "job", STORE[0], STORE[1], "--wait", "--", "true"], 64, &["--every"]);
     refused(&["cli", "--nonsense"], 64, &["--nonsense", "tenure cli --help"]);
     refused(&["who", "job", "--profile", "nope", STORE[0], STORE[1]], 78, &["--profile", "nope"]);

@@ -79,6 +79,10 @@ fn why_it_cannot_start_is_said_once() {
     };
     let said = start(&[]);
     assert_eq!(said.matches("cannot listen on").count(), 1, "{said}");
+    assert_eq!(said.matches("Address already in use").count(), 1, "{said}");
+    assert!(said.contains("end it, or choose another port"), "{said}");
+    let said = start(&["--dir", "/no/such/folder"]);
+    assert!(said.contains("make the folder, or name another with --dir"), "{said}");
     let said = start(&["--logfile", "log"]);
     assert_eq!(said.matches("cannot listen on").count(), 1, "{said}");
     let logged = fs::read_to_string(folder.path().join("log")).unwrap();

@@ -1,7 +1,10 @@
 //! Addresses that cannot work, and servers that are not what the address says: each is told with
 //! the documented code and the next step, and nobody is advised to start what runs.
 
-use testkit::{GENEROUS, Process, RedisServer, SentinelGroup, TempFolder, wait_until};
+use testkit::{
+    Certificates, GENEROUS, Process, RedisServer, RedisServerBuilder, SentinelGroup, TempFolder,
+    wait_until,
+};
 
 use crate::stage::{Said, plain_command};
 
@@ -44,7 +47,14 @@ fn an_address_that_cannot_work_is_refused_before_anybody_connects() {
         ("redis+quorum://h1", "1 node is too few"),
         ("redis+quorum://h1,h2,h3?mode=strict&replicas=1", "mode"),
         ("redis+sentinel://h", "master name is missing"),
-        ("rediss://h?ca=/no/such.pem", "/no/such.pem"),
+        ("rediss://h?ca=/no/such.pem", "?ca=/no/such.pem: "),
+        ("rediss://h?cert=/no/such.pem&key=/no/key", "in ?cert= or in store.tls.cert_file"),
+        ("redis://127.0.0.1:", "the port after the colon is empty"),
+        ("redis+sentinel://h1,h2:/main", "the port after the colon is empty"),
+        ("redis://:@127.0.0.1", "the password before the @ is empty"),
+        ("redis://ann:@127.0.0.1", "the password before the @ is empty"),
+        ("redis://@127.0.0.1", "the login before the @ is empty"),
+        ("unix:///run/redis.sock?password=", "\"password\" is empty"),
     ] {
         for words in [&["config", "check"][..], &["who", "job"], &["run", "job", "--", "true"]] {
             let mut command = plain_command(words);
@@ -126,6 +136,30 @@ fn whoever_asks_once_is_told_what_to_write_instead() {
             let line = said.err.lines().last().unwrap();
             assert!(named.iter().all(|part| line.contains(part)), "{store} {words:?}: {line}");
             assert!(!line.contains("start it"), "{line}");
+        }
+    }
+}
+
+/// The port of a server that expects TLS: ours answers a plain request with an alert, Redis ends
+/// the connection.
+#[test]
+fn a_tls_port_as_plain_redis_is_told_to_whoever_asks() {
+    let certificates = Certificates::issue();
+    let with_tls =
+        |server: RedisServerBuilder| server.tls(certificates.settings("localhost", "no")).start();
+    let servers = [with_tls(RedisServer::builder()), with_tls(crate::cli::our_store())];
+    for port in servers.each_ref().map(RedisServer::tls_port) {
+        for words in [
+            &["who", "job"][..],
+            &["once", "job", "--tick", "1", "--", "true"],
+            &["doctor"],
+            &["cli", "PING"],
+        ] {
+            let mut command = plain_command(words);
+            command.env("TENURE_STORE", format!("redis://127.0.0.1:{port}"));
+            let said = Said::of(command);
+            assert!(said.code != 0 && said.err.contains("rediss://"), "{words:?}: {said:?}");
+            assert!(!said.err.contains("\\n"), "{words:?}: {said:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ const HINTS_KEPT_MAX: usize = 8;
 /// What the store must still be told.
 #[derive(Debug)]
 pub(super) struct Farewell {
-    word: Word,
+    word: FarewellRequest,
     sends_at: Moment,
     /// Whether it was said before, and not answered.
     was_said: bool,
@@ -45,7 +45,7 @@ pub(super) struct Farewell {
 }
 
 #[derive(Clone, Debug)]
-enum Word {
+enum FarewellRequest {
     Release {
         token: Token,
         reason: CloseReason,
@@ -67,22 +67,22 @@ enum Word {
 
 impl Farewell {
     pub(super) fn release(token: Token, reason: CloseReason) -> Self {
-        Self::of(Word::Release { token, reason })
+        Self::of(FarewellRequest::Release { token, reason })
     }
 
     pub(super) fn transfer(token: Token, to: InstanceId, request: HandOver, until: Moment) -> Self {
-        Self::of(Word::Transfer { token, to, request, until })
+        Self::of(FarewellRequest::Transfer { token, to, request, until })
     }
 
     pub(super) fn abandon(attempt: u64) -> Self {
-        Self::of(Word::Abandon { attempt })
+        Self::of(FarewellRequest::Abandon { attempt })
     }
 
     pub(super) fn nothing() -> Self {
-        Self::of(Word::Nothing)
+        Self::of(FarewellRequest::Nothing)
     }
 
-    fn of(word: Word) -> Self {
+    fn of(word: FarewellRequest) -> Self {
         Farewell {
             word,
             sends_at: Moment::ORIGIN,
@@ -124,7 +124,7 @@ impl Election {
         let Stage::Parting(farewell) = &mut self.stage else { return };
         if self.will.stops {
             let patience = match (&farewell.word, self.settings.contest) {
-                (Word::Abandon { .. }, Contest::Lasting) => last_words,
+                (FarewellRequest::Abandon { .. }, Contest::Lasting) => last_words,
                 // Others give up when they see what a single try may have left behind.
                 _ => try_timeout * LAST_TRIES,
             };
@@ -141,17 +141,18 @@ impl Election {
         }
         // While work of the closed term is still there, nobody else is let in early. An abandoned
         // attempt never had work.
-        let waits_for_work = self.will.work_runs && !matches!(farewell.word, Word::Abandon { .. });
+        let waits_for_work =
+            self.will.work_runs && !matches!(farewell.word, FarewellRequest::Abandon { .. });
         if waits_for_work {
             return;
         }
         let request = match farewell.word.clone() {
-            Word::Release { token, reason } => Request::Release { token, reason },
-            Word::Abandon { attempt } => Request::Abandon { attempt },
-            Word::Transfer { token, to, .. } => {
+            FarewellRequest::Release { token, reason } => Request::Release { token, reason },
+            FarewellRequest::Abandon { attempt } => Request::Abandon { attempt },
+            FarewellRequest::Transfer { token, to, .. } => {
                 Request::Transfer { token, to, claim_ttl: self.settings.claim_ttl() }
             }
-            Word::Nothing => return self.contend_after(now, Duration::ZERO),
+            FarewellRequest::Nothing => return self.contend_after(now, Duration::ZERO),
         };
         let is_first = !std::mem::replace(&mut farewell.was_said, true);
         let timeout = match self.will.stops && is_first {
@@ -191,19 +192,19 @@ impl Election {
         self.failures = 0;
         let Stage::Parting(farewell) = &self.stage else { return };
         let wait = match (&farewell.word, answer.outcome) {
-            (Word::Transfer { token, to, request, .. }, Outcome::Transferred { .. }) => {
+            (FarewellRequest::Transfer { token, to, request, .. }, Outcome::Transferred { .. }) => {
                 let (token, to, request) = (*token, to.clone(), *request);
                 self.tell(now, EventKind::HandedOver { token, to: to.clone() });
                 self.settle_hand_over(request, Ok((token, to)));
                 self.settings.claim_ttl()
             }
-            (Word::Transfer { request, .. }, outcome) => {
+            (FarewellRequest::Transfer { request, .. }, outcome) => {
                 let request = *request;
                 self.refuse_hand_over(now, request, format!("the store answered {outcome:?}"));
                 Duration::ZERO
             }
             // Whoever gave the resource back lets every rank go before it tries again.
-            (Word::Release { .. }, _) => HEAD_START_MAX + self.seen.step() * 2,
+            (FarewellRequest::Release { .. }, _) => HEAD_START_MAX + self.seen.step() * 2,
             _ => Duration::ZERO,
         };
         self.attempt_is_open = false;
@@ -225,12 +226,12 @@ impl Election {
         let last_words = self.last_words();
         if let Stage::Parting(farewell) = &mut self.stage {
             farewell.sends_at = now + wait;
-            let is_abandoned = matches!(farewell.word, Word::Abandon { .. });
+            let is_abandoned = matches!(farewell.word, FarewellRequest::Abandon { .. });
             if is_abandoned && error.kind() != StoreErrorKind::TimedOut {
                 // The store is gone, and with it what the attempt may have left, as far as known.
                 farewell.gives_up_at = farewell.gives_up_at.map(|at| at.min(now + last_words));
             }
-            if matches!(farewell.word, Word::Transfer { until, .. } if until <= now) {
+            if matches!(farewell.word, FarewellRequest::Transfer { until, .. } if until <= now) {
                 self.give_transfer_up(now, &format!("the lease ended first: {error}"));
             }
         }
@@ -243,8 +244,8 @@ impl Election {
     /// answers.
     fn give_transfer_up(&mut self, now: Moment, why: &str) {
         let Stage::Parting(farewell) = &mut self.stage else { return };
-        let Word::Transfer { token, request, .. } = farewell.word else { return };
-        farewell.word = Word::Release { token, reason: CloseReason::LeaseEnded };
+        let FarewellRequest::Transfer { token, request, .. } = farewell.word else { return };
+        farewell.word = FarewellRequest::Release { token, reason: CloseReason::LeaseEnded };
         self.refuse_hand_over(now, request, why.to_owned());
     }
 

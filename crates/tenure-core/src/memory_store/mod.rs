@@ -48,7 +48,7 @@ use crate::{InstanceId, Resource, ServerTime, StoreError};
 
 use keys::{Keys, Value};
 pub use life::Life;
-pub use raw::{Fingerprint, ForeignValue, Shown, Word};
+pub use raw::{Fingerprint, ForeignCommand, ForeignValue, Shown};
 pub use record::FIELDS;
 use record::Field;
 use step::Step;

@@ -25,7 +25,7 @@ pub enum ForeignValue<'a> {
 
 /// A command that any program may give. Where it does not fit the type of the key, nothing happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum ForeignCommand {
     /// `SET key value`, with `PX` where there is a number of milliseconds.
     Set(String, String, Option<i64>),
     /// `DEL key`.
@@ -72,22 +72,22 @@ impl MemoryStore {
     }
 
     /// Carries out a command of a foreign program.
-    pub fn apply(&mut self, now: ServerTime, word: &Word) {
+    pub fn apply(&mut self, now: ServerTime, word: &ForeignCommand) {
         match word {
-            Word::Set(key, value, ttl) => {
+            ForeignCommand::Set(key, value, ttl) => {
                 self.keys.set(now, key, Value::Text(InstanceId::seen(value)), *ttl);
             }
-            Word::Del(key) => drop(self.keys.delete(now, key)),
-            Word::Expire(key, ttl) => drop(self.keys.expire(now, key, *ttl)),
-            Word::SetField(key, field, value) => self.set_field(now, key, field, value),
-            Word::DelField(key, field) => self.del_field(now, key, field),
-            Word::AddScore(key, score, member) => {
+            ForeignCommand::Del(key) => drop(self.keys.delete(now, key)),
+            ForeignCommand::Expire(key, ttl) => drop(self.keys.expire(now, key, *ttl)),
+            ForeignCommand::SetField(key, field, value) => self.set_field(now, key, field, value),
+            ForeignCommand::DelField(key, field) => self.del_field(now, key, field),
+            ForeignCommand::AddScore(key, score, member) => {
                 let empty = || Value::Beats(BTreeMap::new());
                 if let Value::Beats(beats) = self.keys.value_or(now, key, empty) {
                     beats.insert(InstanceId::seen(member), *score);
                 }
             }
-            Word::AddEntry(key, field, value) => {
+            ForeignCommand::AddEntry(key, field, value) => {
                 let empty = || Value::Stream(VecDeque::new());
                 if let Value::Stream(entries) = self.keys.value_or(now, key, empty) {
                     entries.push_back(vec![(field.clone(), value.clone())]);

@@ -562,7 +562,7 @@ fn a_tick_that_has_just_ended_stays_known_among_many_series() {
     for more in 0..130 {
         let period = day + more;
         let (field, value) = (format!("series:{period}"), format!("{} ok", desk.now.0 / period));
-        desk.store.apply(desk.now, &super::Word::SetField(ticks.clone(), field, value));
+        desk.store.apply(desk.now, &super::ForeignCommand::SetField(ticks.clone(), field, value));
     }
     let token = desk.lead("ada", 1);
     let period = Duration::from_secs(1);

@@ -54,7 +54,7 @@ pub enum QuorumError {
     TooFew(usize),
     /// An even number.
     #[error(
-        "{0} nodes are an even number, which bears no more failures than one node fewer: name one \
+        "{0} nodes are an even number, which tolerates no more failures than one node fewer: name one \
          more or one fewer"
     )]
     Even(usize),

@@ -100,7 +100,7 @@ fn play(seed: u64, real: &mut Real) -> Result<u64, String> {
                 real.remove_expired(now);
             }
             Event::Live(life) => model.set_life(life.clone()),
-            Event::Word(_) | Event::Call { .. } => {}
+            Event::Foreign(_) | Event::Call { .. } => {}
         }
         let expected = play_to_model(&mut model, &event, now);
         let found = real.play(&event, now, model.life());
@@ -118,7 +118,7 @@ fn play(seed: u64, real: &mut Real) -> Result<u64, String> {
 fn play_to_model(model: &mut MemoryStore, event: &Event, now: tenure_core::ServerTime) -> Seen {
     let (mut answer, mut hints) = (None, Vec::new());
     match event {
-        Event::Word(word) => model.apply(now, word),
+        Event::Foreign(word) => model.apply(now, word),
         Event::Call { call, read_only } => {
             let done = match read_only {
                 true => model.execute_read_only(now, call),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use redis::{Arg, Connection, Value};
 use tenure_core::ServerTime;
-use tenure_core::memory_store::{Life, Shown, Word};
+use tenure_core::memory_store::{ForeignCommand, Life, Shown};
 use tenure_core::protocol::{Answer, Call};
 
 use super::{Event, Seen};
@@ -85,7 +85,7 @@ impl Real {
     pub(super) fn play(&mut self, event: &Event, now: ServerTime, life: &Life) -> Seen {
         let (mut answer, mut hints) = (None, Vec::new());
         match event {
-            Event::Word(word) => self.give(word, now),
+            Event::Foreign(word) => self.give(word, now),
             Event::Call { call, read_only } => {
                 let mut heard = Vec::new();
                 answer = Some(self.call(call, now, life, *read_only, &mut heard));
@@ -141,26 +141,28 @@ impl Real {
         Ok(answer)
     }
 
-    fn give(&mut self, word: &Word, now: ServerTime) {
+    fn give(&mut self, word: &ForeignCommand, now: ServerTime) {
         let ends = |ttl: &i64| AHEAD + millis(now) + ttl;
         let mut command = redis::Cmd::new();
         match word {
-            Word::Set(key, value, ttl) => {
+            ForeignCommand::Set(key, value, ttl) => {
                 command.arg("SET").arg(key).arg(value);
                 if let Some(ttl) = ttl {
                     command.arg("PXAT").arg(ends(ttl));
                 }
             }
-            Word::Del(key) => drop(command.arg("DEL").arg(key)),
-            Word::Expire(key, ttl) => drop(command.arg("PEXPIREAT").arg(key).arg(ends(ttl))),
-            Word::SetField(key, field, value) => {
+            ForeignCommand::Del(key) => drop(command.arg("DEL").arg(key)),
+            ForeignCommand::Expire(key, ttl) => {
+                command.arg("PEXPIREAT").arg(key).arg(ends(ttl));
+            }
+            ForeignCommand::SetField(key, field, value) => {
                 command.arg("HSET").arg(key).arg(field).arg(value);
             }
-            Word::DelField(key, field) => drop(command.arg("HDEL").arg(key).arg(field)),
-            Word::AddScore(key, score, member) => {
+            ForeignCommand::DelField(key, field) => drop(command.arg("HDEL").arg(key).arg(field)),
+            ForeignCommand::AddScore(key, score, member) => {
                 command.arg("ZADD").arg(key).arg(score).arg(member);
             }
-            Word::AddEntry(key, field, value) => {
+            ForeignCommand::AddEntry(key, field, value) => {
                 command.arg("XADD").arg(key).arg("*").arg(field).arg(value);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::memory_store::{FIELDS, Life, MemoryStore, Word};
+use tenure_core::memory_store::{FIELDS, ForeignCommand, Life, MemoryStore};
 use tenure_core::protocol::{
     Acquire, Answer, Ballot, Call, CloseReason, MemberRecord, Outcome, Request, TickId,
     TickOutcome, WishKind,
@@ -24,7 +24,7 @@ pub(super) enum Event {
     /// A request, perhaps to a server that takes no writes.
     Call { call: Box<Call>, read_only: bool },
     /// A word of a foreign program.
-    Word(Word),
+    Foreign(ForeignCommand),
     /// What is in the store now may be put back later.
     Save,
     /// The store restarts with what was saved, or with what it has where nothing was.
@@ -94,7 +94,7 @@ impl Story {
                 let life = self.restarted();
                 Event::PutBack(life)
             }
-            7..=18 => Event::Word(self.word()),
+            7..=18 => Event::Foreign(self.word()),
             _ => self.call(),
         };
         self.told.push((event.clone(), ServerTime(self.now)));
@@ -166,7 +166,7 @@ impl Story {
 
     // ------------------------------------------------------------------ foreign programs
 
-    fn word(&mut self) -> Word {
+    fn word(&mut self) -> ForeignCommand {
         let key = self.resource.key().to_owned();
         let side = |suffix: &str| self.resource.side_key(suffix);
         let (meta, beats, members) = (side("meta"), side("beats"), side("members"));
@@ -176,17 +176,17 @@ impl Story {
         let value = self.value();
         let ttl = self.random.in_range(1..120_000) as i64;
         match self.random.in_range(0..16) {
-            0 => Word::Set(key, value, Some(ttl)),
-            1 => Word::Set(key, "~quarantine".into(), Some(ttl)),
-            2 => Word::Set(key, self.name().into(), None),
-            3 => Word::Del(any),
-            4 => Word::Expire(key, ttl * 100),
-            5 => Word::Set(any, value, None),
-            6 => Word::SetField(any, "field".into(), value),
-            7 => Word::AddScore(beats, ttl - 60_000, value),
-            8 => Word::AddScore(beats, i64::MAX / 4096, "future".into()),
-            9 => Word::SetField(members, self.name().into(), value),
-            10 => Word::AddEntry(history, "what".into(), value),
+            0 => ForeignCommand::Set(key, value, Some(ttl)),
+            1 => ForeignCommand::Set(key, "~quarantine".into(), Some(ttl)),
+            2 => ForeignCommand::Set(key, self.name().into(), None),
+            3 => ForeignCommand::Del(any),
+            4 => ForeignCommand::Expire(key, ttl * 100),
+            5 => ForeignCommand::Set(any, value, None),
+            6 => ForeignCommand::SetField(any, "field".into(), value),
+            7 => ForeignCommand::AddScore(beats, ttl - 60_000, value),
+            8 => ForeignCommand::AddScore(beats, i64::MAX / 4096, "future".into()),
+            9 => ForeignCommand::SetField(members, self.name().into(), value),
+            10 => ForeignCommand::AddEntry(history, "what".into(), value),
             11 => {
                 let tick = self.random.in_range(0..5);
                 let field = match self.random.in_range(0..4) {
@@ -195,10 +195,10 @@ impl Story {
                     2 => "done_of".into(),
                     _ => "series:0".into(),
                 };
-                Word::SetField(ticks, field, value)
+                ForeignCommand::SetField(ticks, field, value)
             }
-            12 => Word::DelField(meta, self.field().into()),
-            _ => Word::SetField(meta, self.field().into(), value),
+            12 => ForeignCommand::DelField(meta, self.field().into()),
+            _ => ForeignCommand::SetField(meta, self.field().into(), value),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::Moment;
 
-use super::{Output, Program, RunOutcome, Stage, StartError, Word, Wrapper};
+use super::{Output, Program, RunOutcome, Stage, StartError, Wrapper, WrapperMessage};
 use crate::process::{KillAnswer, ListedChild, Pid};
 
 /// Between two looks at what is left: short at first, because most programs are gone at once.
@@ -163,7 +163,7 @@ impl Wrapper {
         program.stage = Stage::Stuck { pids: left, look_at: now };
         self.is_closed = true;
         self.outputs.push_back(Output::HoldTerm);
-        self.outputs.push_back(Output::Say(Word::NotEnded { refused, stuck }));
+        self.outputs.push_back(Output::Say(WrapperMessage::NotEnded { refused, stuck }));
         self.hold(now);
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::Moment;
 
-use super::{GuardTrouble, Output, Program, Stage, StartError, Word, Wrapper};
+use super::{GuardTrouble, Output, Program, Stage, StartError, Wrapper, WrapperMessage};
 use crate::guard::STRAYS_MAX;
 use crate::orders::{NumberedOrder, Order, Reply};
 use crate::process::{ListedStray, Stray};
@@ -94,7 +94,7 @@ impl Wrapper {
             self.outputs.retain(|output| !matches!(output, Output::Order(_)));
             self.outputs.push_back(Output::KillGuard);
             self.lose_guard(now);
-            self.outputs.push_back(Output::Say(Word::GuardReplaced(trouble)));
+            self.outputs.push_back(Output::Say(WrapperMessage::GuardReplaced(trouble)));
         }
     }
 
@@ -229,7 +229,7 @@ impl Wrapper {
         let Some(program) = &self.program else { return };
         if now >= program.must_be_guarded_by() {
             self.cut_short(now);
-            self.outputs.push_back(Output::Say(Word::Unguarded));
+            self.outputs.push_back(Output::Say(WrapperMessage::Unguarded));
         }
     }
 

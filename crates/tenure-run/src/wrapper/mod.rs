@@ -86,7 +86,7 @@ pub enum Output {
     /// Stop renewing the lease, and release nothing before it ends.
     HoldTerm,
     /// Print this on stderr, without ever waiting.
-    Say(Word),
+    Say(WrapperMessage),
     /// Nothing runs any more: the run that [`Wrapper::begin`] started is over.
     Over(RunOutcome),
     /// No guard can be started, so nothing can run here.
@@ -106,7 +106,7 @@ pub enum SentSignal {
 
 /// What a wrapper says on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum WrapperMessage {
     /// The guard is being replaced.
     GuardReplaced(GuardTrouble),
     /// No guard could be started for the running program, so it was killed.
@@ -324,7 +324,7 @@ impl Wrapper {
         let had = program.asked_at.map_or(Duration::ZERO, |asked_at| now.since(asked_at));
         self.cut_short(now);
         if is_running {
-            self.outputs.push_back(Output::Say(Word::CutOff(had)));
+            self.outputs.push_back(Output::Say(WrapperMessage::CutOff(had)));
         }
     }
 

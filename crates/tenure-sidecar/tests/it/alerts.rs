@@ -5,13 +5,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use tenure_sidecar::Sidecar;
-use testkit::{GENEROUS, TempFolder, wait_until};
+use testkit::{GENEROUS, RedisServer, TempFolder, wait_until};
 
 use crate::openmetrics::{Sample, parse};
 use crate::stage::{Served, Stage};
 
-const RULES: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/tenure.rules.yaml");
+const RULES: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/tenure.rules.yaml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/store.rules.yaml"),
+];
 /// Prometheus scrapes less often than the tests can wait: each scrape stands for this long.
 const SCRAPE_SECONDS: u64 = 15;
 
@@ -36,7 +38,18 @@ impl Target {
         self.scrapes.extend(std::iter::repeat_n(last, times));
     }
 
-    /// As the tool writes series: one line of values each, `_` where there was none.
+    /// Scrapes once the sidecar has looked at its store.
+    fn scrape_settled(&mut self, served: &Served) {
+        wait_until("the store to be up", GENEROUS, || {
+            parse(&served.get("/metrics").body)
+                .iter()
+                .any(|sample| sample.name == "tenure_store_up" && sample.value == 1.0)
+        });
+        self.scrape(served);
+    }
+
+    /// As the tool writes series: one line of values each, `stale` where there was none: that is
+    /// what Prometheus notes when a scrape lacks a series.
     fn series(&self, text: &mut String) {
         let mut names: Vec<String> = Vec::new();
         for sample in self.scrapes.iter().flatten() {
@@ -48,7 +61,7 @@ impl Target {
         for name in names {
             let value = |scrape: &Vec<Sample>| {
                 let found = scrape.iter().find(|sample| self.name_of(sample) == name);
-                found.map_or("_".to_owned(), |sample| sample.value.to_string())
+                found.map_or("stale".to_owned(), |sample| sample.value.to_string())
             };
             let values: Vec<String> = self.scrapes.iter().map(value).collect();
             writeln!(text, "      - series: '{name}'").unwrap();
@@ -57,7 +70,7 @@ impl Target {
     }
 
     fn name_of(&self, sample: &Sample) -> String {
-        let mut labels = format!("instance=\"{}\"", self.name);
+        let mut labels = format!("instance=\"{}\",job=\"test\"", self.name);
         for (label, value) in &sample.labels {
             write!(labels, ",{label}=\"{value}\"").unwrap();
         }
@@ -67,8 +80,17 @@ impl Target {
 
 /// The alerts that fire after the last scrape.
 fn firing(targets: &[&Target]) -> Vec<&'static str> {
-    let alerts =
-        ["TenureNoLeader", "TenureTwoLeaders", "TenureRenewalStale", "TenureChangesTooOften"];
+    let alerts = [
+        "TenureNoLeader",
+        "TenureTwoLeaders",
+        "TenureRenewalStale",
+        "TenureChangesTooOften",
+        "TenureStoreUnreachable",
+        "StoreReplicaLinkDown",
+        "StoreReplicaLagging",
+        "StoreNoReplica",
+        "StoreTwoPrimaries",
+    ];
     alerts.into_iter().filter(|alert| fires(targets, alert)).collect()
 }
 
@@ -76,8 +98,9 @@ fn firing(targets: &[&Target]) -> Vec<&'static str> {
 fn fires(targets: &[&Target], alert: &str) -> bool {
     let count = targets.iter().map(|target| target.scrapes.len()).max().unwrap() as u64;
     let mut text = format!(
-        "rule_files: [{RULES}]\nevaluation_interval: {SCRAPE_SECONDS}s\ntests:\n  - interval: \
-         {SCRAPE_SECONDS}s\n    input_series:\n"
+        "rule_files: [{}]\nevaluation_interval: {SCRAPE_SECONDS}s\ntests:\n  - interval: \
+         {SCRAPE_SECONDS}s\n    input_series:\n",
+        RULES.join(", ")
     );
     targets.iter().for_each(|target| target.series(&mut text));
     let at = (count - 1) * SCRAPE_SECONDS;
@@ -103,7 +126,7 @@ fn promtool(words: &[&str]) -> std::process::Output {
 
 #[test]
 fn the_rules_are_sound_and_silent_while_all_is_well() {
-    let checked = promtool(&["check", "rules", RULES]);
+    let checked = promtool(&["check", "rules", RULES[0], RULES[1]]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     let stage = Stage::embedded();
     let (ada, on_ada) = stage.leader("ada");
@@ -111,8 +134,8 @@ fn the_rules_are_sound_and_silent_while_all_is_well() {
     let (bob, mut well, mut beside) = (stage.client("bob"), Target::new("a"), Target::new("b"));
     let on_bob = stage.elect(&bob);
     let standing_by = stage.serve_election(&bob, &on_bob);
-    well.scrape(&served);
-    beside.scrape(&standing_by);
+    well.scrape_settled(&served);
+    beside.scrape_settled(&standing_by);
     well.go_on(8);
     beside.go_on(8);
     assert_eq!(firing(&[&well, &beside]), Vec::<&str>::new());
@@ -125,7 +148,7 @@ fn nobody_leading_is_an_alert() {
     let election = stage.runtime.block_on(ada.election("nightly-report").ready(false).start());
     let served = stage.serve_election(&ada, &election.unwrap());
     let mut target = Target::new("a");
-    target.scrape(&served);
+    target.scrape_settled(&served);
     target.go_on(4);
     assert_eq!(firing(&[&target]), ["TenureNoLeader"]);
 }
@@ -138,7 +161,7 @@ fn two_leaders_are_an_alert() {
     for (stage, target) in [&here, &there].into_iter().zip(&mut targets) {
         let (client, election) = stage.leader("ada");
         let served = stage.serve(Sidecar::builder(client).election(election));
-        target.scrape(&served);
+        target.scrape_settled(&served);
         target.go_on(4);
     }
     assert_eq!(firing(&[&targets[0], &targets[1]]), ["TenureTwoLeaders"]);
@@ -188,4 +211,97 @@ fn leaders_that_change_too_often_are_an_alert() {
     }
     target.scrape(&served);
     assert_eq!(firing(&[&target]), ["TenureChangesTooOften"]);
+}
+
+#[test]
+fn a_store_that_is_gone_is_an_alert() {
+    let mut stage = Stage::redis();
+    let (ada, on_ada) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &on_ada);
+    let mut target = Target::new("a");
+    stage.server().kill();
+    wait_until("the sidecar to see it", GENEROUS, || {
+        target.scrapes.clear();
+        target.scrape(&served);
+        let up = target.scrapes[0].iter().find(|sample| sample.name == "tenure_store_up");
+        up.is_some_and(|sample| sample.value == 0.0)
+    });
+    target.go_on(5);
+    assert!(firing(&[&target]).contains(&"TenureStoreUnreachable"));
+    stage.server().restart();
+}
+
+/// What redis_exporter makes of a server's INFO.
+fn exported(server: &RedisServer) -> Vec<Sample> {
+    let info = server.cli(&["INFO", "replication"]);
+    let sample = |name: &str, value: f64, labels: &[(&str, &str)]| Sample {
+        name: name.to_owned(),
+        value,
+        labels: labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+    };
+    let fields = || info.lines().filter_map(|line| line.trim().split_once(':'));
+    let field = |wanted: &str| fields().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let replicas = field("connected_slaves").unwrap().parse().unwrap();
+    let mut samples =
+        vec![sample("redis_up", 1.0, &[]), sample("redis_connected_slaves", replicas, &[])];
+    if let Some(link) = field("master_link_status") {
+        let labels = [("master_host", field("master_host").unwrap())];
+        let up = if link == "up" { 1.0 } else { 0.0 };
+        samples.push(sample("redis_master_link_up", up, &labels));
+    }
+    for (_, line) in fields().filter(|(_, line)| line.starts_with("ip=")) {
+        let of = |name: &str| line.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
+        let labels = [("slave_ip", of("ip=")), ("slave_port", of("port="))];
+        let lag = of("lag=").parse().unwrap();
+        samples.push(sample("redis_connected_slave_lag_seconds", lag, &labels));
+    }
+    samples
+}
+
+#[test]
+fn each_trouble_of_a_replicated_store_is_an_alert() {
+    let mut primary = RedisServer::builder().args(["--repl-diskless-sync-delay", "0"]).start();
+    let follow = ["--replicaof".to_owned(), primary.host(), primary.port().to_string()];
+    let mut replica = RedisServer::builder().args(&follow).start();
+    let link_is = |replica: &RedisServer, state: &str| {
+        let told = replica.cli(&["INFO", "replication"]);
+        told.contains(&format!("master_link_status:{state}"))
+    };
+    wait_until("the link", GENEROUS, || link_is(&replica, "up"));
+    // The situation, as both are scraped for some minutes after all was well.
+    let well = [exported(&primary), exported(&replica)];
+    let firing_after = |now: [Vec<Sample>; 2]| {
+        let names = ["primary", "replica"];
+        let targets: Vec<Target> = names
+            .into_iter()
+            .zip(well.clone().into_iter().zip(now))
+            .map(|(name, (well, now))| {
+                let mut target = Target { name, scrapes: vec![well, now] };
+                target.go_on(6);
+                target
+            })
+            .collect();
+        firing(&[&targets[0], &targets[1]])
+    };
+    assert_eq!(firing_after(well.clone()), Vec::<&str>::new());
+
+    replica.pause();
+    wait_until("the replica to be late", GENEROUS, || {
+        exported(&primary).iter().any(|sample| sample.value > 5.0)
+    });
+    let late = [exported(&primary), well[1].clone()];
+    replica.resume();
+    assert_eq!(firing_after(late), ["StoreReplicaLagging"]);
+
+    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    wait_until("it to be alone", GENEROUS, || {
+        primary.cli(&["INFO", "replication"]).contains("connected_slaves:0")
+    });
+    let apart = firing_after([exported(&primary), exported(&replica)]);
+    assert_eq!(apart, ["StoreNoReplica", "StoreTwoPrimaries"]);
+
+    replica.cli(&["REPLICAOF", &follow[1], &follow[2]]);
+    primary.kill();
+    wait_until("the link to be down", GENEROUS, || link_is(&replica, "down"));
+    assert_eq!(firing_after([Vec::new(), exported(&replica)]), ["StoreReplicaLinkDown"]);
 }

@@ -23,10 +23,20 @@ pub(super) const PROFILE_VARIABLE: &str = "TENURE_PROFILE";
 pub(super) const NOT_SETTINGS: [&str; 6] =
     [FILE_VARIABLE, PROFILE_VARIABLE, "TENURE_NAME", "TENURE_ID", "TENURE_TOKEN", "TENURE_TTL_MS"];
 
-/// Variables that say where the store is. Of these an empty one is no absent one: it is a secret
-/// that was not filled in, and without it every host would be alone.
-const NAME_THE_STORE: [&str; 5] =
-    ["STORE", "STORE__URL", "STORE__URL_FILE", "STORE__HOST", "STORE__SOCKET"];
+/// Variables that say where the store is and who asks. Of these an empty one is no absent one: it
+/// is a secret that was not filled in, and without it a host would be alone, or at another store.
+const NAME_THE_STORE: [&str; 10] = [
+    "STORE",
+    "STORE__URL",
+    "STORE__URL_FILE",
+    "STORE__HOST",
+    "STORE__PORT",
+    "STORE__SOCKET",
+    "STORE__USER",
+    "STORE__PASSWORD",
+    "STORE__PASSWORD_FILE",
+    "STORE__DATABASE",
+];
 
 /// Lays the environment over what is there.
 pub(super) fn lay(environment: &Environment, leaves: &mut Leaves, problems: &mut Problems) {

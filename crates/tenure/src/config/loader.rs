@@ -152,7 +152,6 @@ impl Loader {
         match &self.profile {
             Some((profile, origin)) => Some((profile, Origin::Argument(origin.clone()))),
             None => {
-                // An empty one too: it was meant to choose, and no section has that name.
                 let profile = self.environment.get(PROFILE_VARIABLE)?;
                 Some((profile, Origin::Variable(PROFILE_VARIABLE.to_owned())))
             }
@@ -174,7 +173,20 @@ impl Loader {
         }
     }
 
+    /// An empty profile was meant to choose one, and nobody filled it in.
+    fn check_profile(&self) -> Result<(), ConfigError> {
+        match self.chosen_profile() {
+            Some((profile, origin)) if profile.trim().is_empty() => {
+                let hint = "name a profile of the configuration file, or leave it out".to_owned();
+                let key = "the profile's name".to_owned();
+                Err(Fault::Empty { key, origin, hint }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn lay_file(&self, leaves: &mut Leaves, problems: &mut Problems) -> Result<(), ConfigError> {
+        self.check_profile()?;
         let Some(source) =
             self.source.clone().map_or_else(|| self.named_file(), |s| Ok(Some(s)))?
         else {

@@ -208,6 +208,7 @@ impl<'a> Store<'a> {
     fn with_parts(&self, mut url: Url, origin: &Origin) -> Result<Url, ConfigError> {
         self.add_tls(&mut url, origin)?;
         if let Some((user, leaf)) = self.text("user") {
+            not_empty("user", &user, leaf)?;
             self.put("user", leaf, origin, &mut url.user, encoded(&user, ""))?;
         }
         let password = match self.text("password_file") {
@@ -224,7 +225,13 @@ impl<'a> Store<'a> {
                 }
                 Some(("password_file", text.to_owned(), leaf))
             }
-            None => self.text("password").map(|(text, leaf)| ("password", text, leaf)),
+            None => match self.text("password") {
+                Some((text, leaf)) => {
+                    not_empty("password", &text, leaf)?;
+                    Some(("password", text, leaf))
+                }
+                None => None,
+            },
         };
         if let Some((name, text, leaf)) = password {
             self.put(name, leaf, origin, &mut url.password, encoded(&text, ""))?;
@@ -317,6 +324,16 @@ fn given(url: &str, key: &str, leaf: &Leaf) -> Result<String, ConfigError> {
         "" => Err(empty(key, leaf.origin.clone())),
         url => Ok(url.to_owned()),
     }
+}
+
+/// Refuses a part of the login that says nothing: a variable that nobody filled in.
+fn not_empty(name: &str, text: &str, leaf: &Leaf) -> Result<(), ConfigError> {
+    if !text.trim().is_empty() {
+        return Ok(());
+    }
+    let (key, hint) =
+        (format!("store.{name}"), format!("write the {name}, or take the setting away"));
+    Err(Fault::Empty { key, origin: leaf.origin.clone(), hint }.into())
 }
 
 /// Refuses an address that says nothing.

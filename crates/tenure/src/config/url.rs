@@ -52,10 +52,17 @@ impl Url {
             (path, _) => (String::new(), path),
         };
         self.database = database.filter(|text| !text.is_empty()).or(self.take_option("db"));
-        let (login, place) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = split_off(login, ':');
-        self.user = Some(user.to_owned()).filter(|user| !user.is_empty());
-        self.password = password.filter(|password| !password.is_empty());
+        let (login, place) = match authority.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, authority),
+        };
+        if let Some(login) = login {
+            let (user, password) = split_off(login, ':');
+            // Empty parts stay, so that whoever reads the address refuses them.
+            let is_given = !user.is_empty() || password.is_none();
+            self.user = is_given.then(|| user.to_owned());
+            self.password = password;
+        }
         self.place = format!("{place}{master}");
     }
 
@@ -150,6 +157,9 @@ mod tests {
         let addresses = [
             "redis://h",
             "redis://u:p%40@h:1/2",
+            "redis://u:@h:",
+            "redis://:@h",
+            "redis://@h",
             "rediss://:p@[::1]:7000?ca=/a&x=y#insecure",
             "unix:///run/r.sock?user=u&password=p&db=3",
             "unix:///run/r.sock",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use tenure_core::{StoreError, StoreErrorKind};
 use testkit::{Certificates, RedisServer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::actor::Actor;
 
@@ -73,6 +74,23 @@ async fn the_wrong_kind_of_port_is_told_both_ways() {
     let error = refusal(&format!("redis://localhost:{}", server.tls_port())).await;
     assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error:?}");
     assert!(error.to_string().contains("rediss://"), "{error}");
+}
+
+/// How our own store and others end a plain request at a port that expects TLS.
+#[tokio::test]
+async fn an_alert_in_answer_to_a_plain_request_is_a_wrong_address() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("redis://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 64];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(b"\x15\x03\x03\x00\x02\x02\x0a").await;
+        }
+    });
+    let error = refusal(&address).await;
+    assert_eq!(error.kind(), StoreErrorKind::WrongAddress, "{error:?}");
+    assert!(error.to_string().contains("write rediss://"), "{error}");
 }
 
 #[tokio::test]

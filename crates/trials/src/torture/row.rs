@@ -13,6 +13,8 @@ pub enum Topology {
     Own,
     /// A master, two replicas and three sentinels, two on each of three hosts.
     Sentinel,
+    /// The same of our own stores, watched by real sentinels.
+    OwnSentinel,
     /// Three masters of a cluster with a replica each, on six hosts.
     Cluster,
     /// Three redis-servers that know nothing of each other.
@@ -27,6 +29,7 @@ impl Topology {
         ("single", Topology::Single),
         ("own", Topology::Own),
         ("sentinel", Topology::Sentinel),
+        ("own-sentinel", Topology::OwnSentinel),
         ("cluster", Topology::Cluster),
         ("quorum", Topology::Quorum),
         ("own-quorum", Topology::OwnQuorum),
@@ -36,9 +39,16 @@ impl Topology {
     pub(super) fn nodes(self) -> usize {
         match self {
             Topology::Single | Topology::Own => 1,
-            Topology::Sentinel | Topology::Quorum | Topology::OwnQuorum => 3,
+            Topology::Sentinel | Topology::OwnSentinel | Topology::Quorum | Topology::OwnQuorum => {
+                3
+            }
             Topology::Cluster => 6,
         }
+    }
+
+    /// Whether its servers are our own stores.
+    pub(super) fn is_own(self) -> bool {
+        matches!(self, Topology::Own | Topology::OwnSentinel | Topology::OwnQuorum)
     }
 
     /// Whether its nodes decide together, each with a life and a clock of its own.
@@ -192,8 +202,10 @@ pub fn groups() -> Vec<Group> {
     vec![
         single(),
         own(),
-        sentinel(Mode::Available),
-        sentinel(Mode::Strict),
+        sentinel(Topology::Sentinel, Mode::Available),
+        sentinel(Topology::Sentinel, Mode::Strict),
+        sentinel(Topology::OwnSentinel, Mode::Available),
+        sentinel(Topology::OwnSentinel, Mode::Strict),
         cluster(Mode::Available),
         cluster(Mode::Strict),
         quorum(Topology::Quorum),
@@ -230,7 +242,7 @@ fn own() -> Group {
 
 /// A fail-over on command leaves the old master in office for some seconds: sentinels are in no
 /// hurry to demote it.
-fn sentinel(mode: Mode) -> Group {
+fn sentinel(topology: Topology, mode: Mode) -> Group {
     let dead_master = [&OF_INSTANCES[..], &OF_REPLICATION, &[LoseSentinel]].concat();
     let two_masters = [&OF_TWO_MASTERS[..], &[FailOverOnCommand]].concat();
     let rows = match mode {
@@ -250,7 +262,7 @@ fn sentinel(mode: Mode) -> Group {
             Row::holds(&[dead_master, two_masters].concat()),
         ],
     };
-    Group { topology: Topology::Sentinel, mode, rows }
+    Group { topology, mode, rows }
 }
 
 /// A master of a cluster that loses sight of most others ends its service by itself, before it is

@@ -84,8 +84,7 @@ pub struct Outcome {
 /// Runs all rows of a group. `tell` hears of progress.
 pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Outcome> {
     let nodes = group.topology.nodes();
-    let is_own = matches!(group.topology, Topology::Own | Topology::OwnQuorum);
-    if is_own && !budget.own_store.exists() {
+    if group.topology.is_own() && !budget.own_store.exists() {
         let missing = budget.own_store.display();
         tell(&format!("{}: skipped, {missing} is not there", group.topology));
         return Vec::new();

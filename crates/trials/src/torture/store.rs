@@ -85,6 +85,10 @@ pub(super) fn start(
         None => builder,
     };
     let under = |builder| under_clock(builder, 0);
+    let program = match topology.is_own() {
+        true => ServerProgram::new(own_store).arg("serve"),
+        false => ServerProgram::redis(),
+    };
     let hosts = || (0..topology.nodes()).map(|node| net.node(node)).collect::<Vec<_>>();
     match topology {
         Topology::Single => {
@@ -92,20 +96,16 @@ pub(super) fn start(
             Box::new(Single { server })
         }
         Topology::Own => {
-            let program = ServerProgram::new(own_store).arg("serve");
             let builder = under(RedisServer::builder()).program(program).on(&net.node(0));
             let server = builder.args(["--appendonly", "yes"]).start();
             Box::new(Kept { server, copy: None })
         }
-        Topology::Sentinel => {
-            let group = SentinelGroup::start_on(&hosts(), under);
+        Topology::Sentinel | Topology::OwnSentinel => {
+            let server = |builder: RedisServerBuilder| under(builder).program(program);
+            let group = SentinelGroup::start_on(&hosts(), server);
             Box::new(Watched { group, mode })
         }
         Topology::Quorum | Topology::OwnQuorum => {
-            let program = match topology {
-                Topology::OwnQuorum => ServerProgram::new(own_store).arg("serve"),
-                _ => ServerProgram::new("redis-server"),
-            };
             let start = |(index, host): (usize, Host)| {
                 let builder = RedisServer::builder().program(program.clone()).on(&host);
                 under_clock(builder, index).start()

@@ -57,6 +57,12 @@ fn an_isolated_master_makes_no_second_leader_in_mode_strict() {
 }
 
 #[test]
+fn an_isolated_store_of_our_own_makes_two_leaders_in_mode_available_alone() {
+    run(Topology::OwnSentinel, Mode::Available, &["isolated primary"], 2);
+    run(Topology::OwnSentinel, Mode::Strict, &["promised: isolated primary"], 1);
+}
+
+#[test]
 fn of_three_independent_nodes_any_one_may_fail() {
     run(Topology::Quorum, Mode::Quorum, &["promised"], 2);
 }

@@ -37,6 +37,14 @@ pub struct TlsSettings {
     pub ca_cert_folder: String,
     /// `tls-dh-params-file`.
     pub dh_params_file: String,
+    /// `tls-replication`: whether the link to a primary is encrypted.
+    pub encrypts_replication: bool,
+    /// `tls-client-cert-file`: what is shown to other servers, instead of `tls-cert-file`.
+    pub client_cert_file: String,
+    /// `tls-client-key-file`.
+    pub client_key_file: String,
+    /// `tls-client-key-file-pass`.
+    pub client_key_file_pass: String,
     /// `tls-auth-clients`.
     pub client_auth: ClientAuth,
     /// `tls-protocols`.
@@ -172,6 +180,10 @@ impl TlsSettings {
             ca_cert_file: text("tls-ca-cert-file"),
             ca_cert_folder: text("tls-ca-cert-dir"),
             dh_params_file: text("tls-dh-params-file"),
+            encrypts_replication: texts.is_on("tls-replication"),
+            client_cert_file: text("tls-client-cert-file"),
+            client_key_file: text("tls-client-key-file"),
+            client_key_file_pass: text("tls-client-key-file-pass"),
             client_auth: match texts.text("tls-auth-clients") {
                 "no" => ClientAuth::Off,
                 "optional" => ClientAuth::Optional,

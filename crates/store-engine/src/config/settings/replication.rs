@@ -20,6 +20,8 @@ pub struct ReplicaSettings {
     pub(crate) priority: u32,
     /// `replica-announced`.
     pub(crate) is_announced: bool,
+    /// `repl-disable-tcp-nodelay`: whether small writes to replicas are gathered.
+    pub gathers_writes: bool,
 }
 
 impl ReplicaSettings {
@@ -34,6 +36,7 @@ impl ReplicaSettings {
             lazy_flush: texts.is_on("replica-lazy-flush"),
             priority: texts.number("replica-priority") as u32,
             is_announced: texts.is_on("replica-announced"),
+            gathers_writes: texts.is_on("repl-disable-tcp-nodelay"),
         }
     }
 }

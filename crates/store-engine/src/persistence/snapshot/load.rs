@@ -295,6 +295,11 @@ fn note_item(item: Item, report: &mut LoadReport) {
     }
 }
 
+/// Loads a library that loaded elsewhere.
+pub(crate) fn load_library_again(server: &mut ServerState, code: &[u8]) -> Result<(), Fault> {
+    load_library(server, code, Existing::Replace)
+}
+
 fn load_library(server: &mut ServerState, code: &[u8], existing: Existing) -> Result<(), Fault> {
     let interpreter = server.scripting.interpreter.as_mut();
     let interpreter = interpreter.expect("no script runs while a file is loaded");

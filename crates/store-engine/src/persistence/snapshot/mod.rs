@@ -17,7 +17,7 @@ use store_persist::rdb::{Head, WriteOptions};
 use store_replica::{Facts, SnapshotContent};
 
 pub use load::{LoadOptions, LoadProgress, LoadReport, check_snapshot};
-pub(crate) use load::{load, load_aside};
+pub(crate) use load::{load, load_aside, load_library_again};
 pub use saving::{SaveFailure, SaveJob, SavePoint, Saving};
 pub(crate) use saving::{begin_save, guard_writes, save_before_end, save_now, stop_saving};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use store_server::{Server, SimulatedDisk};
 use testkit::TempFolder;
 
-use super::{connect, fact, persistent};
+use super::{connect, fact, ok, persistent};
 
 /// Incarnation and history mark.
 fn life(server: &Server) -> (String, String) {
@@ -20,6 +20,25 @@ fn a_clean_restart_continues_the_incarnation() {
     let first = life(&start());
     assert_eq!(first.1, "unknown", "nobody knows what was before");
     assert_eq!(life(&start()), first);
+    assert_eq!(life(&start()), first);
+}
+
+#[test]
+fn a_clean_end_counts_after_the_file_was_turned_on_while_the_server_ran() {
+    let folder = TempFolder::create();
+    let start = || persistent(folder.path()).any_port().start().unwrap();
+    let first = {
+        let server = start();
+        let mut connection = connect(&server);
+        assert_eq!(connection.words("CONFIG SET appendonly no"), ok());
+        assert_eq!(connection.words("CONFIG SET appendonly yes"), ok());
+        testkit::wait_until("the base", testkit::GENEROUS, || {
+            fact(&mut connection, "aof_rewrite_in_progress") == "0"
+                && fact(&mut connection, "aof_rewrite_scheduled") == "0"
+        });
+        assert_eq!(connection.words("SET a 1"), ok());
+        life(&server)
+    };
     assert_eq!(life(&start()), first);
 }
 

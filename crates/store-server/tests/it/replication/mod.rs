@@ -1,5 +1,6 @@
 //! Replication between our server and real ones.
 
+mod encrypted;
 mod failover;
 mod link;
 mod peers;

@@ -139,7 +139,12 @@ fn a_replica_that_asks_like_a_client_is_closed() {
 
 #[test]
 fn peers_that_break_off_anywhere_leave_nothing_behind() {
-    let server = primary().setting("rdb-key-save-delay", "50").start().unwrap();
+    let folder = testkit::TempFolder::create();
+    let server = primary()
+        .setting("dir", folder.path().to_str().unwrap())
+        .setting("rdb-key-save-delay", "50")
+        .start()
+        .unwrap();
     let mut ours = connect(&server);
     ours.words("DEBUG POPULATE 3000 key 1000");
     for bytes in [0, 1, 20, 1_000, 20_000] {

@@ -226,3 +226,29 @@ fn messages_reach_the_listeners_of_a_replica_and_no_file() {
     ours.words("DEBUG LOADAOF");
     assert_eq!(keys(&mut ours), ["1", "null", "null"]);
 }
+
+/// Replicas copy what there is, be it nothing.
+#[test]
+fn a_primary_that_lost_its_data_says_loudly_what_its_replicas_are_about_to_do() {
+    let folder = testkit::TempFolder::create();
+    let start = |lines: &LogLines| {
+        let builder = primary().setting("dir", folder.path().to_str().unwrap());
+        lines.of(builder).start().unwrap()
+    };
+    let lines = LogLines::default();
+    let server = start(&lines);
+    let replica = follower(server.port().unwrap(), &[]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    assert_eq!(lines.count("!!!"), 0, "nothing is lost where there was nothing");
+    let mut ours = connect(&server);
+    ours.words("SET a 1");
+    assert_equal(&mut ours, &mut theirs);
+    drop((ours, server));
+
+    let lines = LogLines::default();
+    let server = start(&lines);
+    theirs.words(&format!("REPLICAOF 127.0.0.1 {}", server.port().unwrap()));
+    let part = "!!! This server has no keys, and replica 127.0.0.1:";
+    wait_until("a loud line", GENEROUS, || lines.count(part) == 1);
+}

@@ -66,12 +66,11 @@ pub(crate) fn follow(replica: &mut Connection, port: u16) {
     assert_eq!(text(&replica.words(&format!("REPLICAOF 127.0.0.1 {port}"))), "OK");
 }
 
-/// So many replicas get the stream.
+/// So many replicas get the stream, and have confirmed a write.
 pub(crate) fn wait_for_online(primary: &mut Connection, count: usize) {
-    wait_until("replicas to be online", GENEROUS, || {
-        let section = text(&primary.words("INFO replication"));
-        section.matches(",state=online,").count() == count
-    });
+    primary.words("SET online 1");
+    let confirmed = text(&primary.words(&format!("WAIT {count} 30000")));
+    assert_eq!(confirmed, count.to_string());
 }
 
 pub(crate) fn wait_for_link(replica: &mut Connection) {

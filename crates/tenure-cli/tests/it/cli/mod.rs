@@ -16,7 +16,7 @@ use testkit::{RedisServer, RedisServerBuilder, ServerProgram};
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// `tenure serve` with nothing special about it.
-fn our_store() -> RedisServerBuilder {
+pub(crate) fn our_store() -> RedisServerBuilder {
     RedisServer::builder().program(ServerProgram::new(TENURE).arg("serve"))
 }
 

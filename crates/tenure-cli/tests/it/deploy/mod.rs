@@ -1,5 +1,6 @@
 //! The files under `deploy/`: what they ask of the command, the command does.
 
+mod store;
 mod yaml;
 
 use std::path::PathBuf;
@@ -199,16 +200,19 @@ fn no_secret_is_in_the_arguments_or_the_environment_of_a_file() {
 
 #[test]
 fn kubernetes_gives_its_pods_no_more_rights_than_they_need() {
-    for file in ["kubernetes/wrapper.yaml", "kubernetes/sidecar.yaml"] {
+    for file in ["kubernetes/wrapper.yaml", "kubernetes/sidecar.yaml", "kubernetes/store.yaml"] {
         let documents = yaml::documents(&read(file));
-        let deployments = documents.iter().filter(|document| document["kind"] == "Deployment");
+        let has_pods = |kind: &str| ["Deployment", "StatefulSet"].contains(&kind);
+        let deployments =
+            documents.iter().filter(|document| document["kind"].as_str().is_some_and(has_pods));
         let mut seen = 0;
         for deployment in deployments {
             let spec = &deployment["spec"]["template"]["spec"];
             assert_eq!(spec["automountServiceAccountToken"], "false", "{file}");
             assert_eq!(spec["securityContext"]["runAsNonRoot"], "true", "{file}");
             assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
-            for container in spec["containers"].as_array().unwrap() {
+            let before = spec["initContainers"].as_array().into_iter().flatten();
+            for container in spec["containers"].as_array().unwrap().iter().chain(before) {
                 let context = &container["securityContext"];
                 assert_eq!(context["allowPrivilegeEscalation"], "false", "{file}: {container}");
                 assert_eq!(context["readOnlyRootFilesystem"], "true", "{file}: {container}");
@@ -251,15 +255,15 @@ fn systemd_runs_the_wrapper() {
     ] {
         assert_eq!(setting(name), value, "{name}");
     }
-    analyzed(&unit);
+    analyzed("tenure@queue-poller.service", &unit);
 }
 
 /// What systemd itself says about the unit, where it is there to say it.
-fn analyzed(unit: &str) {
+fn analyzed(name: &str, unit: &str) {
     let folder = testkit::TempFolder::create();
     // The program of the file is not installed here.
     let unit = unit.replace("/usr/local/bin/tenure", "/bin/true");
-    let file = folder.write("tenure@queue-poller.service", &unit);
+    let file = folder.write(name, &unit);
     let mut command = Command::new("systemd-analyze");
     command.arg("verify").arg("--man=no").arg("--recursive-errors=no").arg(&file);
     let Ok(output) = command.output() else {
@@ -267,7 +271,7 @@ fn analyzed(unit: &str) {
         return;
     };
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    let about_it = words.lines().filter(|line| line.contains("tenure@"));
+    let about_it = words.lines().filter(|line| line.contains(name));
     let about_it: Vec<&str> = about_it.filter(|line| !line.contains("EnvironmentFile")).collect();
     assert!(about_it.is_empty(), "{about_it:?}");
 }

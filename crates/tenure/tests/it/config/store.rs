@@ -157,6 +157,10 @@ fn what_contradicts_itself_is_refused_with_both_places() {
         ("store = ''", "tenure.toml:1: store.url is empty: write the store's address"),
         ("store.url = '  '", "store.url is empty"),
         ("store = '${NOBODY_SET_THIS:}'", "store.url is empty"),
+        ("store = { host = 'h', password = '' }", "store.password is empty: write the password"),
+        ("store = { url = 'redis://h', password = ' ' }", "store.password is empty"),
+        ("store = { host = 'h', user = '', password = 'p' }", "store.user is empty"),
+        ("store = { host = 'h', port = '' }", "store.port: expects whole number"),
         ("store = { url = 'h:6379', password = 'p' }", "store.url: is not a URL"),
     ];
     for (text, part) in cases {
@@ -171,8 +175,13 @@ fn what_contradicts_itself_is_refused_with_both_places() {
             assert!(error.starts_with(&format!("{variable}: ")), "{below}: {error}");
         }
     }
+    for name in ["PORT", "USER", "PASSWORD", "PASSWORD_FILE", "DATABASE"] {
+        let variable = format!("TENURE_STORE__{name}");
+        let error = refusal(toml("store.host = 'h'").environment([(variable.as_str(), "")]));
+        assert!(error.starts_with(&format!("{variable}: ")), "{error}");
+    }
     for (variable, part) in
-        [("TENURE_CONFIG", "is empty: name the"), ("TENURE_PROFILE", "profile \"\"")]
+        [("TENURE_CONFIG", "is empty: name the"), ("TENURE_PROFILE", "is empty: name a")]
     {
         let error = refusal(Loader::new().environment([(variable, "")]));
         assert!(error.starts_with(variable) && error.contains(part), "{error}");

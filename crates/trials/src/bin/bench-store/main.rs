@@ -9,6 +9,7 @@ mod footprint;
 mod idle;
 mod memory;
 mod removal;
+mod replication;
 mod report;
 mod servers;
 mod snapshot;
@@ -40,6 +41,7 @@ fn main() -> Outcome {
     removal::measure(&mut figures)?;
     snapshot::measure(&scale, &mut figures)?;
     append::measure(&scale, &mut figures)?;
+    replication::measure(&scale, &mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();
     println!();
@@ -48,7 +50,7 @@ fn main() -> Outcome {
 }
 
 const USAGE: &str = "known are --quick, --before PROGRAM and --only speed, get, stall, snapshot, \
-                     append or memory";
+                     append, memory or replication";
 
 /// What the caller wants measured.
 struct Options {
@@ -95,6 +97,7 @@ fn only(what: &str) -> Outcome<Measure> {
         "snapshot" => Ok(snapshot::measure),
         "append" => Ok(append::measure),
         "memory" => Ok(footprint::measure),
+        "replication" => Ok(replication::measure),
         _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),
     }
 }
@@ -110,7 +113,9 @@ struct Scale {
     /// Keys, and members of two large values, of which a snapshot is taken.
     snapshot_keys: usize,
     snapshot_members: usize,
-    /// How often files are loaded.
+    /// Keys of a full sync; a tenth of it where they are large.
+    sync_keys: usize,
+    /// How often files are loaded and full syncs are made.
     loads: usize,
     idle_seconds: u64,
     /// An earlier `tenure`, whose speed is measured in the same rounds.
@@ -125,6 +130,7 @@ impl Scale {
         stall_keys: 10_000_000,
         snapshot_keys: 5_000_000,
         snapshot_members: 1_000_000,
+        sync_keys: 1_000_000,
         loads: 2,
         idle_seconds: 10,
         before: None,
@@ -136,6 +142,7 @@ impl Scale {
         stall_keys: 1_000_000,
         snapshot_keys: 500_000,
         snapshot_members: 100_000,
+        sync_keys: 100_000,
         loads: 1,
         idle_seconds: 2,
         before: None,

@@ -71,6 +71,15 @@ pub(crate) fn start_with(side: Side, settings: &[&str]) -> Outcome<RedisServer> 
     Ok(RedisServer::builder().program(program).args(settings).start())
 }
 
+/// Starts a server beside whoever asks, so that another one has the servers' core for itself.
+pub(crate) fn start_on_load_core(side: Side, settings: &[&str]) -> Outcome<RedisServer> {
+    let program = match side {
+        Side::Ours => ServerProgram::new(our_program()?).arg("serve"),
+        Side::Theirs => ServerProgram::redis(),
+    };
+    Ok(RedisServer::builder().program(program).args(settings).start())
+}
+
 /// Starts another `tenure` on that core.
 pub(crate) fn start_program(tenure: &Path) -> Outcome<RedisServer> {
     let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);

@@ -1,5 +1,6 @@
 //! Links that break, and primaries that restart.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use store_resp::Reply;
@@ -98,6 +99,7 @@ fn a_primary_that_comes_back_empty_or_full_is_followed() {
     theirs.cli(&["SET", "c", "3"]);
     ours.wait_until_equal(&theirs);
     assert_eq!(ours.words("EXISTS a"), Reply::Integer(0));
+    assert!(ours.has_logged("!!! The master has next to no data, and the 2 keys of this replica"));
 }
 
 #[test]
@@ -162,4 +164,33 @@ fn a_replica_that_restarts_goes_on_where_its_file_ends() {
     assert_eq!(their_fact(&theirs, "sync_full"), "1", "one payload was enough");
     assert_eq!(their_fact(&theirs, "sync_partial_ok"), "1");
     assert_eq!(ours.fact("tenure_incarnation"), incarnation, "a clean end, and the same data");
+}
+
+/// The server itself begins its append-only file anew after a full sync.
+#[test]
+fn a_replica_that_was_promoted_ends_cleanly_with_its_append_only_file() {
+    let theirs = primary();
+    theirs.cli(&["SET", "a", "1"]);
+    let folder = testkit::TempFolder::create();
+    let start = || {
+        Ours::start_with(|builder| {
+            let builder = builder.setting("dir", folder.path().to_str().unwrap());
+            builder.setting("appendonly", "yes")
+        })
+    };
+    let mut ours = start();
+    ours.follow(theirs.port());
+    ours.wait_until_equal(&theirs);
+    ours.wait_for("aof_enabled", "1");
+    ours.wait_for("aof_rewrite_in_progress", "0");
+    assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
+    assert_eq!(ours.words("SET b 1"), ok());
+    let incarnation = ours.fact("tenure_incarnation");
+    ours.connection.send(&["SHUTDOWN"]);
+    let lines = Arc::clone(&ours.lines);
+    ours.server.wait().unwrap();
+    let lines = lines.lock().unwrap();
+    let unknown = lines.iter().find(|line| line.contains("will not know of this clean end"));
+    assert_eq!(unknown, None);
+    assert_eq!(start().fact("tenure_incarnation"), incarnation, "a clean end, and the same data");
 }

@@ -1,7 +1,9 @@
 //! Our server as the replica of a real redis-server.
 
+mod bad;
 mod chain;
 mod cuts;
+mod diskless;
 mod follow;
 mod rules;
 

@@ -228,3 +228,38 @@ fn a_primary_that_is_none_is_told_in_the_log_and_data_stays() {
     let mut other = Connection::tcp(ours.server.port().unwrap());
     assert_eq!(other.words("GET a"), Reply::Bulk(b"1".to_vec()));
 }
+
+#[test]
+fn what_a_writable_replica_wrote_ends_there_and_reaches_nobody_below() {
+    let theirs = primary();
+    theirs.cli(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    let mut ours = Ours::start_with(|builder| {
+        builder
+            .setting("replica-read-only", "no")
+            .setting("repl-diskless-sync-delay", "0")
+            .setting("repl-disable-tcp-nodelay", "yes")
+    });
+    ours.follow(theirs.port());
+    ours.wait_for("master_link_status", "up");
+    let mut below = Ours::following(ours.server.port().unwrap());
+    theirs.cli(&["SET", "short", "1", "PX", "60"]);
+    testkit::wait_until("the write", testkit::GENEROUS, || {
+        ours.words("DBSIZE") == Reply::Integer(1)
+    });
+    assert_eq!(ours.words("SET later 1"), ok());
+    assert_eq!(ours.words("EXPIRE later 1000"), Reply::Integer(1));
+    assert_eq!(ours.fact("slave_expires_tracked_keys"), "1");
+    assert_eq!(ours.words("SET own 1 PX 50"), ok());
+    ours.wait_for("expired_keys", "1");
+    ours.wait_for("slave_expires_tracked_keys", "1");
+    assert_eq!(ours.words("PERSIST later"), Reply::Integer(1));
+    ours.wait_for("slave_expires_tracked_keys", "0");
+    // What ends by the word of the primary waits for it.
+    assert_eq!(ours.words("GET short"), Reply::Null);
+    assert_eq!(ours.words("DBSIZE"), Reply::Integer(2), "short is there, unseen");
+    theirs.cli(&["SET", "a", "1"]);
+    below.wait_for("slave_repl_offset", &their_fact(&theirs, "master_repl_offset"));
+    assert_eq!(below.words("EXISTS own later a"), Reply::Integer(1));
+    assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
+    ours.wait_for("expired_keys", "2");
+}

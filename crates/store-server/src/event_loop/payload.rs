@@ -1,0 +1,257 @@
+//! A payload of the primary in a turn of the loop: it is kept in a file until it is whole, then
+//! loaded in slices; or loaded aside by a thread as it arrives, then swapped in.
+
+use std::io;
+
+use store_engine::{AsideData, LogLevel};
+use store_replica::{LoadMode, Settings};
+
+use super::EventLoop;
+use crate::persistence::{Loader, Step, dir, stream_db};
+use crate::replication::{
+    BeginAside, Checksum, Incoming, IncomingAside, IncomingEvent, Meanwhile, load_mode,
+};
+
+/// A snapshot without keys has facts about itself, and is no longer than this.
+const EMPTY_PAYLOAD_MAX: u64 = 512;
+
+impl EventLoop {
+    pub(super) fn take_payload(&mut self, bytes: Vec<u8>) {
+        if !self.replication.link.has_payload() {
+            let mode = load_mode(&self.engine);
+            let settings = Settings { load: mode, ..self.replication.machine.settings().clone() };
+            self.replication.machine.set_settings(settings);
+            if mode == LoadMode::Swap {
+                self.begin_aside();
+            }
+        }
+        if let Some(aside) = &mut self.replication.link.aside {
+            return aside.push(bytes);
+        }
+        if self.replication.link.incoming.is_none() {
+            let text = "MASTER <-> REPLICA sync: receiving the payload of the master to disk";
+            self.log(LogLevel::Notice, text);
+            self.replication.link.payloads += 1;
+            let number = self.replication.link.payloads;
+            let disk = self.persistence.disk.clone();
+            let folder = dir(self.engine.config());
+            let mailbox = self.shared.mailbox.clone();
+            let skips = self.engine.state().debug.skips_checksums;
+            let is_wanted = self.engine.config().settings().snapshot.checksums && !skips;
+            let checksum = Checksum::wanted(is_wanted);
+            match Incoming::begin(disk, &folder, number, checksum, mailbox) {
+                Ok(incoming) => self.replication.link.incoming = Some(incoming),
+                Err(error) => {
+                    let line = format!(
+                        "Opening the temp file needed for MASTER <-> REPLICA synchronization in \
+                         {}: {error}. Set dir to a folder that can be written",
+                        folder.display()
+                    );
+                    self.log(LogLevel::Warning, &line);
+                    return self.link_lost(&error);
+                }
+            }
+        }
+        if let Some(incoming) = &mut self.replication.link.incoming {
+            incoming.push(bytes);
+        }
+    }
+
+    /// The payload is loaded as it arrives. Without a thread for that it is kept in a file.
+    fn begin_aside(&mut self) {
+        self.replication.link.payloads += 1;
+        let number = self.replication.link.payloads;
+        let now_us = self.clock.now_us();
+        let meanwhile = match self.replication.machine.is_own_history() {
+            true => Meanwhile::OldData,
+            false => Meanwhile::Refusals(self.engine.begin_loading(now_us, 0)),
+        };
+        let load_delay_us = self.engine.config().settings().snapshot.load_delay_us;
+        let aside = self.engine.aside();
+        let begin = BeginAside { aside, now_us, number, meanwhile, load_delay_us };
+        match IncomingAside::begin(begin, self.shared.mailbox.clone()) {
+            Ok(incoming) => {
+                let text = "MASTER <-> REPLICA sync: Loading DB in memory";
+                self.log(LogLevel::Notice, text);
+                self.engine.set_loading_aside(meanwhile == Meanwhile::OldData);
+                self.replication.link.aside = Some(incoming);
+            }
+            Err(error) => {
+                self.end_aside(meanwhile);
+                let line = format!("The payload is not loaded as it arrives: {error}");
+                self.log(LogLevel::Warning, &line);
+                let settings = self.replication.machine.settings().clone();
+                let settings = Settings { load: LoadMode::Spool, ..settings };
+                self.replication.machine.set_settings(settings);
+            }
+        }
+    }
+
+    /// All of it came.
+    pub(super) fn finish_payload(&mut self) {
+        let link = &mut self.replication.link;
+        match (&link.incoming, &mut link.aside) {
+            (Some(incoming), _) => incoming.finish(),
+            (None, Some(aside)) => aside.finish(),
+            (None, None) => self.payload_failed("the payload is empty"),
+        }
+    }
+
+    fn end_aside(&mut self, meanwhile: Meanwhile) {
+        self.engine.set_loading_aside(false);
+        if let Meanwhile::Refusals(session) = meanwhile {
+            self.engine.end_reloading(session);
+        }
+    }
+
+    pub(super) fn take_payload_event(&mut self, event: IncomingEvent) {
+        let link = &self.replication.link;
+        match event {
+            IncomingEvent::HasRoom => {}
+            IncomingEvent::Written { number, result } => {
+                let is_current = |incoming: &Incoming| incoming.number() == number;
+                if link.incoming.as_ref().is_some_and(is_current) {
+                    self.take_written(result);
+                }
+            }
+            IncomingEvent::LoadedAside { number, result } => {
+                let is_current = |incoming: &IncomingAside| incoming.number() == number;
+                if link.aside.as_ref().is_some_and(is_current) {
+                    self.take_loaded_aside(result);
+                }
+            }
+        }
+    }
+
+    fn take_written(&mut self, result: io::Result<u64>) {
+        match result {
+            Ok(len) => self.begin_load(len),
+            Err(error) => {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    return self.payload_failed(&error.to_string());
+                }
+                let line = format!(
+                    "Write error or short write writing to the DB dump file needed for MASTER <-> \
+                     REPLICA synchronization: {error}"
+                );
+                self.log(LogLevel::Warning, &line);
+                self.payload_failed("it could not be written");
+            }
+        }
+    }
+
+    /// The primary may have lost its data, and with it goes what is here.
+    fn warn_of_emptiness(&mut self) {
+        let count = self.engine.key_count();
+        if count > 0 {
+            let line = format!(
+                "!!! The master has next to no data, and the {count} keys of this replica go for \
+                 it. If the master lost its data, restore it from a backup, or from another \
+                 replica that still has them !!!"
+            );
+            self.log(LogLevel::Warning, &line);
+        }
+    }
+
+    /// What was loaded aside takes the place of the old data, if it is whole.
+    fn take_loaded_aside(&mut self, result: Result<Box<AsideData>, String>) {
+        let data = match result {
+            Ok(data) => data,
+            Err(reason) => return self.payload_failed(&reason),
+        };
+        if data.report().keys == 0 {
+            self.warn_of_emptiness();
+        }
+        let now = self.replication.now();
+        self.replication.machine.handle_swap(now);
+        self.carry_out();
+        let Some(incoming) = self.replication.link.aside.take() else { return };
+        self.end_aside(incoming.meanwhile);
+        let now_us = self.clock.now_us();
+        self.persistence.hold_append(now_us / 1000, &mut self.engine);
+        let db = stream_db(data.report());
+        if let Err(reason) = self.engine.adopt(now_us, *data) {
+            let line = format!("A library of functions of the master does not load: {reason}");
+            self.log(LogLevel::Warning, &line);
+        }
+        self.finish_load(db);
+    }
+
+    /// The payload is whole. The old data goes once the file has been looked at.
+    fn begin_load(&mut self, len: u64) {
+        let Some(incoming) = &self.replication.link.incoming else { return };
+        let disk = self.persistence.disk.clone();
+        let loader = match Loader::of_payload(disk, &self.engine, incoming.path(), len) {
+            Ok(loader) => loader,
+            Err(reason) => return self.payload_failed(&reason),
+        };
+        if len <= EMPTY_PAYLOAD_MAX {
+            self.warn_of_emptiness();
+        }
+        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
+        let now_us = self.clock.now_us();
+        self.persistence.hold_append(now_us / 1000, &mut self.engine);
+        self.engine.forget_for_primary(now_us);
+        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
+        self.replication.link.loader = Some(Box::new(loader));
+    }
+
+    pub(super) fn load_slice(&mut self) {
+        let Some(mut loader) = self.replication.link.loader.take() else { return };
+        let clock = &self.clock;
+        let step = loader.step(&mut self.engine, &|| clock.now_us());
+        for (level, line) in std::mem::take(&mut loader.notes) {
+            self.log(level, &line);
+        }
+        match step {
+            Ok(Step::More) => self.replication.link.loader = Some(loader),
+            Ok(Step::Done(loaded)) => {
+                self.replication.link.incoming = None;
+                self.finish_load(loaded.stream_db);
+            }
+            Err(reason) => {
+                self.replication.link.loader = Some(loader);
+                self.payload_failed(&reason);
+            }
+        }
+    }
+
+    /// The data is the primary's.
+    fn finish_load(&mut self, stream_db: usize) {
+        let now_ms = self.clock.now_us() / 1000;
+        self.begin_incarnation();
+        self.replication.link.history_before = None;
+        self.persistence.resume_append(now_ms, &mut self.engine);
+        self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Finished with success");
+        let now = self.replication.now();
+        self.replication.machine.handle_loaded(now, Some(stream_db));
+        self.carry_out();
+    }
+
+    pub(super) fn payload_failed(&mut self, reason: &str) {
+        let line = format!(
+            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
+             asked for again"
+        );
+        self.log(LogLevel::Warning, &line);
+        let now = self.replication.now();
+        self.replication.machine.handle_loaded(now, None);
+        self.carry_out();
+    }
+
+    /// The payload, or what was loaded of it, is of no use.
+    pub(super) fn drop_payload(&mut self) {
+        self.replication.link.incoming = None;
+        if let Some(aside) = self.replication.link.aside.take() {
+            // The old data was not touched.
+            self.end_aside(aside.meanwhile);
+        }
+        if let Some(loader) = self.replication.link.loader.take() {
+            let now_us = self.clock.now_us();
+            loader.give_up(&mut self.engine);
+            self.engine.forget_all(now_us);
+            self.begin_incarnation();
+            self.persistence.resume_append(now_us / 1000, &mut self.engine);
+        }
+    }
+}

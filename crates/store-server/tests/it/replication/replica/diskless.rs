@@ -1,0 +1,140 @@
+//! `repl-diskless-load`: payloads that are loaded as they arrive.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use store_resp::Reply;
+use testkit::RedisServer;
+use testkit::proxy::{Cut, Door, Proxy};
+
+use super::{Ours, ok, primary, their_fact};
+
+const SWAP: (&str, &str) = ("repl-diskless-load", "swapdb");
+
+/// A primary whose backlog is so short that a replica that comes back gets everything, although
+/// it followed the same history.
+fn make_backlog_too_short(theirs: &RedisServer) {
+    theirs.cli(&["CONFIG", "SET", "repl-backlog-size", "16384"]);
+    theirs.cli(&["DEBUG", "POPULATE", "300", "new", "500"]);
+    for _ in 0..20 {
+        theirs.cli(&["SET", "filler", &"x".repeat(4096)]);
+    }
+}
+
+#[test]
+fn old_data_of_the_same_history_is_served_while_the_new_is_loaded_aside() {
+    let theirs = primary();
+    theirs.cli(&["SET", "a", "1"]);
+    let proxy = Proxy::in_front_of(&theirs);
+    let mut ours = Ours::start_with(|builder| builder.setting(SWAP.0, SWAP.1));
+    ours.follow(proxy.port());
+    ours.wait_until_equal(&theirs);
+    let mut watcher = ours.another_connection();
+    watcher.words("WATCH a");
+    proxy.set_door(Door::Refuse);
+    proxy.cut(Cut::Close);
+    ours.wait_for("master_link_status", "down");
+    theirs.cli(&["SET", "a", "2"]);
+    let library = "#!lua name=l\nredis.register_function{function_name='f', \
+        callback=function() return 7 end, flags={'no-writes'}}";
+    theirs.cli(&["FUNCTION", "LOAD", library]);
+    make_backlog_too_short(&theirs);
+    // So that there is time to look.
+    assert_eq!(ours.words("CONFIG SET key-load-delay 2000"), ok());
+    proxy.set_door(Door::Open);
+    ours.wait_for("async_loading", "1");
+    assert_eq!(ours.words("GET a"), Reply::Bulk(b"1".to_vec()), "the old data is served");
+    assert_eq!(ours.fact("loading"), "0");
+    assert!(
+        matches!(ours.words("REPLICAOF NO ONE"), Reply::Error(text) if text.starts_with("LOADING"))
+    );
+    assert_eq!(ours.words("CONFIG SET key-load-delay 0"), ok());
+    ours.wait_for("async_loading", "0");
+    ours.wait_until_equal(&theirs);
+    assert_eq!(ours.words("GET a"), Reply::Bulk(b"2".to_vec()));
+    assert_eq!(ours.words("FCALL_RO f 0"), Reply::Integer(7));
+    watcher.words("MULTI");
+    watcher.words("GET a");
+    assert_eq!(watcher.words("EXEC"), Reply::NullArray, "what it watched is another key now");
+    assert_eq!(their_fact(&theirs, "sync_full"), "2");
+}
+
+#[test]
+fn an_empty_replica_and_one_of_another_history_load_as_it_arrives_and_say_so() {
+    let theirs = primary();
+    theirs.cli(&["DEBUG", "POPULATE", "300", "key", "100"]);
+    for mode in ["on-empty-db", "swapdb"] {
+        let mut ours = Ours::start_with(|builder| builder.setting("repl-diskless-load", mode));
+        if mode == "swapdb" {
+            ours.words("SET own 1");
+        }
+        ours.words("CONFIG SET key-load-delay 2000");
+        ours.follow(theirs.port());
+        ours.wait_for("loading", "1");
+        assert_eq!(
+            ours.words("GET own"),
+            Reply::Error("LOADING Redis is loading the dataset in memory".into())
+        );
+        ours.words("CONFIG SET key-load-delay 0");
+        ours.wait_for("master_link_status", "up");
+        ours.wait_until_equal(&theirs);
+        assert_eq!(ours.words("DBSIZE"), Reply::Integer(300));
+    }
+}
+
+/// Speaks as a primary until the payload, and sends `payload` for it.
+fn false_primary(payload: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut heard = Vec::new();
+            let mut answered = 0;
+            let mut buffer = [0; 4096];
+            while let Ok(count) = stream.read(&mut buffer) {
+                if count == 0 {
+                    break;
+                }
+                heard.extend_from_slice(&buffer[..count]);
+                let text = String::from_utf8_lossy(&heard).into_owned();
+                let asked = text.matches("PING").count() + text.matches("REPLCONF").count();
+                (answered..asked).for_each(|_| _ = stream.write_all(b"+OK\r\n"));
+                answered = asked;
+                if text.contains("PSYNC") {
+                    let id = "b".repeat(40);
+                    let _ = stream.write_all(format!("+FULLRESYNC {id} 7\r\n").as_bytes());
+                    let _ = stream.write_all(format!("${}\r\n", payload.len()).as_bytes());
+                    let _ = stream.write_all(payload);
+                    heard.clear();
+                    answered = 0;
+                }
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_payload_that_is_damaged_or_newer_leaves_the_old_data_as_it_was() {
+    let payloads: [&'static [u8]; 4] = [
+        b"nonsense",
+        b"REDIS9999\xff\0\0\0\0\0\0\0\0",
+        b"REDIS0009\x00\x01a",
+        b"REDIS0009\x00\x01k\x01v\xffwrong sum",
+    ];
+    for mode in ["disabled", "swapdb"] {
+        for payload in payloads {
+            let mut ours = Ours::start_with(|builder| builder.setting("repl-diskless-load", mode));
+            ours.words("SET own 1");
+            ours.follow(false_primary(payload));
+            testkit::wait_until("a line about it", testkit::GENEROUS, || {
+                ours.has_logged("Failed trying to load the MASTER synchronization DB")
+            });
+            assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
+            assert_eq!(ours.words("GET own"), Reply::Bulk(b"1".to_vec()), "{mode}");
+            assert_eq!(ours.fact("loading"), "0");
+            assert_eq!(ours.words("SET more 1"), ok());
+        }
+    }
+}
