@@ -63,6 +63,13 @@ pub struct ManifestError {
     pub why: &'static str,
 }
 
+/// The highest numbers that were given to files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) base: u64,
+    pub(super) increment: u64,
+}
+
 /// The files that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
@@ -153,6 +160,17 @@ impl Manifest {
                 _ => self.increment_sequence = self.increment_sequence.max(number),
             }
         }
+    }
+
+    /// Makes sure that no file gets a number that `earlier` has given to one.
+    pub(super) fn continue_numbers(&mut self, earlier: Numbers) {
+        self.base_sequence = self.base_sequence.max(earlier.base);
+        self.increment_sequence = self.increment_sequence.max(earlier.increment);
+    }
+
+    /// The highest numbers so far.
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers { base: self.base_sequence, increment: self.increment_sequence }
     }
 
     /// Whether a file is listed, whatever as.
