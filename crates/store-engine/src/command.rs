@@ -125,6 +125,8 @@ pub mod flag {
     pub const KEEPS_CACHING: u32 = 1 << 27;
     /// For other servers or for tests, which COMMAND DOCS shows.
     pub const SYSTEM: u32 = 1 << 28;
+    /// A sentinel has it, too. On a container, with all its subcommands.
+    pub const SENTINEL: u32 = 1 << 29;
 
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[
@@ -259,6 +261,7 @@ pub enum Group {
     Geo,
     Stream,
     Bitmap,
+    Sentinel,
 }
 
 impl Group {
@@ -281,6 +284,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Stream => "stream",
             Group::Bitmap => "bitmap",
+            Group::Sentinel => "sentinel",
         }
     }
 }

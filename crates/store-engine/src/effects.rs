@@ -3,6 +3,7 @@
 
 use crate::persistence::snapshot::SaveJob;
 use crate::replication::ReplicationRequest;
+use crate::sentinel::SentinelRequest;
 use crate::session::SessionId;
 
 /// Everything that is still to be done. Empty between requests, except for what the server fetches.
@@ -75,6 +76,9 @@ pub enum ServerRequest {
     /// A session asks something of replication. It waits until
     /// [`resume_session`](crate::Engine::resume_session).
     Replication(SessionId, ReplicationRequest),
+    /// A session asks something of the sentinel. It waits as above, or until it is
+    /// [asked again](crate::Engine::ask_again).
+    Sentinel(SessionId, SentinelRequest),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -27,6 +27,7 @@ use crate::rates::RateMeter;
 use crate::registry::Registry;
 use crate::replication::{self, ReplicationFacts};
 use crate::scripting::Scripting;
+use crate::sentinel::SentinelFacts;
 use crate::session::{Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, session_flag};
 use crate::slow_log::SlowLog;
 use crate::state::{DebugSwitches, Identity, Measured, ServerState, Stats, server_gate};
@@ -95,7 +96,7 @@ impl Engine {
         let mut engine = Self {
             keyspace: Keyspace::new(databases, random.next_u64()),
             state: ServerState {
-                registry: registry_of(&config),
+                registry: registry_of(&config, identity.is_sentinel),
                 config,
                 sessions: Sessions::default(),
                 stats: Stats::default(),
@@ -103,6 +104,7 @@ impl Engine {
                 measured: Measured::default(),
                 persistence: PersistenceStatus::default(),
                 replication: ReplicationFacts::default(),
+                sentinel: SentinelFacts::default(),
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -614,15 +616,20 @@ impl Engine {
 
     /// Ends the wait of a session with an error, whose text begins with a code.
     pub fn refuse_waiting(&mut self, id: SessionId, error: &CommandError) {
+        if self.state.sessions.get(id).is_some_and(|session| session.blocked.is_some()) {
+            self.state.stats.count_error(error.code());
+        }
+        self.answer_waiting(id, &[b"-", error.as_bytes(), b"\r\n"].concat());
+    }
+
+    /// Ends the wait of a session with a reply.
+    pub fn answer_waiting(&mut self, id: SessionId, reply: &[u8]) {
         let Some(mut session) = self.state.sessions.take(id) else { return };
         if let Some(blocked) = self.forget_wait(&mut session) {
             self.unmeasured.add_unblocked(&blocked);
             let reply_start = session.output.position();
-            session.output.extend_from_slice(b"-");
-            session.output.extend_from_slice(error.as_bytes());
-            session.output.extend_from_slice(b"\r\n");
+            session.output.extend_from_slice(reply);
             drop_late_reply(&mut session, reply_start);
-            self.state.stats.count_error(error.code());
             self.resumed(&session);
         }
         self.state.sessions.put_back(session);
@@ -822,10 +829,12 @@ pub(crate) fn open_session(state: &mut ServerState, now_us: u64, origin: Origin)
 }
 
 /// The command table under the names that clients use.
-fn registry_of(config: &Config) -> Registry {
-    let mut registry = Registry::new();
+fn registry_of(config: &Config, is_sentinel: bool) -> Registry {
+    let mut registry = if is_sentinel { Registry::of_sentinel() } else { Registry::new() };
     for (name, new_name) in config.renamed() {
-        registry.rename(name, new_name).expect("names were checked when they were set");
+        let renamed = registry.rename(name, new_name);
+        // A sentinel has few of the commands.
+        assert!(renamed.is_ok() || is_sentinel, "names were checked when they were set");
     }
     registry
 }

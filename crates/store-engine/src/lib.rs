@@ -93,6 +93,7 @@ mod persistence;
 mod pubsub;
 mod replication;
 mod scripting;
+mod sentinel;
 mod slow_log;
 mod tracking;
 
@@ -149,6 +150,7 @@ pub use replication::{
     Applied, BacklogFacts, LinkFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest,
 };
 pub use scripting::Scripting;
+pub use sentinel::{SentinelFacts, SentinelRequest};
 pub use session::{
     Blocked, Origin, Session, SessionId, Sessions, TimeoutReply, Transaction, session_flag,
 };

@@ -3,6 +3,7 @@
 use crate::command::{Command, flag};
 use crate::commands;
 use crate::latency::Histogram;
+use crate::sentinel;
 
 /// Slots of the lookup table: four per command, so that probes are short.
 const SLOTS: usize = 1024;
@@ -75,11 +76,21 @@ impl Default for Registry {
 impl Registry {
     /// All commands of the table.
     pub fn new() -> Self {
+        Self::of(commands::TABLES.iter().copied().flatten())
+    }
+
+    /// The commands of a sentinel.
+    pub(crate) fn of_sentinel() -> Self {
+        let shared = commands::TABLES.iter().copied().flatten();
+        Self::of(shared.filter(|row| row.has(flag::SENTINEL)).chain(sentinel::TABLE))
+    }
+
+    fn of(commands: impl Iterator<Item = &'static Command>) -> Self {
         let slots = vec![0; SLOTS].into_boxed_slice();
         let script_letters = Box::new([false; 256]);
         let mut registry =
             Self { rows: Vec::new(), slots, script_letters, shutdown_name: Box::default() };
-        for command in commands::TABLES.iter().copied().flatten() {
+        for command in commands {
             registry.add(command);
         }
         registry.find_script_letters();

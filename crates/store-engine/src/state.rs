@@ -17,6 +17,7 @@ use crate::rates::{Amounts, RateMeter};
 use crate::registry::Registry;
 use crate::replication::ReplicationFacts;
 use crate::scripting::Scripting;
+use crate::sentinel::SentinelFacts;
 use crate::session::{SessionId, Sessions};
 use crate::slow_log::SlowLog;
 use crate::tracking::TrackingTable;
@@ -74,6 +75,8 @@ pub struct Identity {
     pub config_file: String,
     /// When it started, unix milliseconds.
     pub started_at_ms: u64,
+    /// Whether it is a sentinel: it has no keys, and commands of its own.
+    pub is_sentinel: bool,
 }
 
 /// What the driver counts, told to the engine for INFO.
@@ -166,6 +169,8 @@ pub struct ServerState {
     pub persistence: PersistenceStatus,
     /// What the driver tells of replication.
     pub replication: ReplicationFacts,
+    /// What the driver tells of a sentinel.
+    pub sentinel: SentinelFacts,
     /// The driver, for what it alone can do.
     pub platform: Box<dyn Platform>,
     /// Bytes in use before the first key.

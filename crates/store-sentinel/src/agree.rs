@@ -36,11 +36,11 @@ impl Group {
                 let quorum = self.settings.quorum;
                 let text =
                     format!("{} #quorum {}/{quorum}", self.describe(&Who::Primary), others + 1);
-                core.tell(EventKind::ObjectivelyDown, text);
+                self.tell(core, EventKind::ObjectivelyDown, text);
             }
             (false, Some(_)) => {
                 self.down_agreed_since = None;
-                core.tell(EventKind::ObjectivelyUp, self.describe(&Who::Primary));
+                self.tell(core, EventKind::ObjectivelyUp, self.describe(&Who::Primary));
             }
             _ => {}
         }
@@ -105,13 +105,22 @@ impl Group {
         DownAnswer { is_down, vote }
     }
 
+    /// Somebody knows a greater epoch.
+    pub(crate) fn raise_epoch(&self, core: &mut Core, epoch: u64) {
+        if epoch > core.current_epoch {
+            core.current_epoch = epoch;
+            core.mark_changed();
+            self.tell(core, EventKind::NewEpoch, epoch.to_string());
+        }
+    }
+
     /// One vote per epoch, for whoever asks first; it is kept before it is told.
     fn vote(&mut self, now: Moment, core: &mut Core, epoch: u64, candidate: RunId) -> Option<Vote> {
-        core.raise_epoch(epoch);
+        self.raise_epoch(core, epoch);
         if self.leader_epoch < epoch && core.current_epoch <= epoch {
             self.leader_epoch = epoch;
             core.mark_changed();
-            core.tell(EventKind::Voted, format!("{candidate} {epoch}"));
+            self.tell(core, EventKind::Voted, format!("{candidate} {epoch}"));
             if candidate != core.id {
                 // Whoever has this vote gets time to finish.
                 self.tried_at = Some(now + core.draw.span(core.timing.desync_max));

@@ -10,7 +10,7 @@ use store_replica::{Address, Login};
 use store_resp::split_quoted;
 
 use crate::hello::address;
-use crate::settings::{GroupSettings, RunId};
+use crate::settings::{Globals, GroupSettings, RunId};
 
 /// Groups of one file, at most.
 const GROUPS_MAX: usize = 1_000;
@@ -22,10 +22,8 @@ pub struct Configuration {
     pub id: Option<RunId>,
     /// `port`
     pub port: u16,
-    /// `sentinel announce-ip`
-    pub announce_ip: Option<String>,
-    /// `sentinel announce-port`
-    pub announce_port: Option<u16>,
+    /// Settings of the sentinel itself.
+    pub globals: Globals,
     /// `sentinel current-epoch`
     pub current_epoch: u64,
     /// `sentinel monitor` and whatever else names a group.
@@ -96,7 +94,7 @@ impl Configuration {
                 }
                 Some((first, rest)) if is_sentinel(first) => {
                     let owned: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
-                    later.push((line_number, owned, line));
+                    later.push((line_number, owned));
                 }
                 Some((&"port", [port])) => {
                     let problem = "needs a port from 1 to 65535";
@@ -107,14 +105,11 @@ impl Configuration {
                 _ => configuration.kept_lines.push(line.to_owned()),
             }
         }
-        for (line_number, words, line) in later {
+        for (line_number, words) in later {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let setting = words.first().copied().unwrap_or("sentinel").to_owned();
-            match configuration.apply(&words) {
-                Ok(true) => {}
-                Ok(false) => configuration.kept_lines.push(line.to_owned()),
-                Err(problem) => return Err(ConfigError { line: line_number, setting, problem }),
-            }
+            let fail = |problem| ConfigError { line: line_number, setting, problem };
+            configuration.apply(&words).map_err(fail)?;
         }
         Ok(configuration)
     }
@@ -123,8 +118,7 @@ impl Configuration {
         Self {
             id: None,
             port: 26_379,
-            announce_ip: None,
-            announce_port: None,
+            globals: Globals::default(),
             current_epoch: 0,
             groups: Vec::new(),
             kept_lines: Vec::new(),
@@ -135,52 +129,23 @@ impl Configuration {
         let [name, host, port, quorum] = words else {
             return Err("needs a name, a host, a port and a quorum");
         };
-        let is_usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if name.is_empty() || !name.chars().all(is_usable) {
-            return Err("needs a name of letters, digits, '.', '-' and '_'");
-        }
         if self.groups.iter().any(|group| group.name == *name) {
             return Err("this name is monitored twice; remove one of the lines");
         }
-        if self.groups.len() >= GROUPS_MAX {
-            return Err("more than 1000 primaries; use another sentinel for the rest");
-        }
+        check_name(name, self.groups.len())?;
         let primary = address(host, port).ok_or("needs a host and a port from 1 to 65535")?;
         let quorum = quorum.parse().ok().filter(|quorum| *quorum > 0);
         let quorum = quorum.ok_or("needs a quorum of 1 or more")?;
-        self.groups.push(GroupConfiguration {
-            name: (*name).to_owned(),
-            primary,
-            settings: GroupSettings { quorum, ..GroupSettings::default() },
-            config_epoch: 0,
-            leader_epoch: 0,
-            replicas: Vec::new(),
-            peers: Vec::new(),
-        });
+        let settings = GroupSettings { quorum, ..GroupSettings::default() };
+        self.groups.push(GroupConfiguration::new(name, primary, settings));
         Ok(())
     }
 
-    /// Whether the line is state that is written anew; others are kept.
-    fn apply(&mut self, words: &[&str]) -> Result<bool, &'static str> {
+    fn apply(&mut self, words: &[&str]) -> Result<(), &'static str> {
         match words {
             ["myid", id] => self.id = Some(RunId::parse(id.as_bytes()).ok_or("is no id")?),
             ["current-epoch", epoch] => self.current_epoch = number(epoch)?,
-            ["announce-ip", ip] => self.announce_ip = Some((*ip).to_owned()),
-            ["announce-port", port] => {
-                let port = port.parse().ok().ok_or("needs a port")?;
-                self.announce_port = Some(port).filter(|port| *port > 0);
-            }
-            [
-                "notification-script"
-                | "client-reconfig-script"
-                | "deny-scripts-reconfig"
-                | "resolve-hostnames"
-                | "announce-hostnames"
-                | "rename-command"
-                | "sentinel-user"
-                | "sentinel-pass",
-                ..,
-            ] => return Ok(false),
+            [setting, value] if Globals::has(setting) => self.globals.apply(setting, value)?,
             [setting, name, values @ ..] => {
                 let group = self.groups.iter_mut().find(|group| group.name == *name);
                 let known = is_group_setting(setting);
@@ -192,7 +157,7 @@ impl Configuration {
             }
             _ => return Err("unknown setting; remove the line"),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The file as it is to be written.
@@ -205,17 +170,104 @@ impl Configuration {
         if let Some(id) = &self.id {
             put(&mut text, format_args!("myid {id}"));
         }
-        if let Some(ip) = &self.announce_ip {
-            put(&mut text, format_args!("announce-ip {}", quoted(ip.as_bytes())));
-        }
-        if let Some(port) = self.announce_port {
-            put(&mut text, format_args!("announce-port {port}"));
-        }
+        self.globals.write(&mut text);
         for group in &self.groups {
             group.write(&mut text);
         }
         put(&mut text, format_args!("current-epoch {}", self.current_epoch));
         text
+    }
+}
+
+/// Whether one more group may have this name.
+pub(crate) fn check_name(name: &str, groups: usize) -> Result<(), &'static str> {
+    let is_usable = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if name.is_empty() || !name.chars().all(is_usable) {
+        return Err("needs a name of letters, digits, '.', '-' and '_'");
+    }
+    if groups >= GROUPS_MAX {
+        return Err("more than 1000 primaries; use another sentinel for the rest");
+    }
+    Ok(())
+}
+
+impl Globals {
+    const NAMES: [&str; 7] = [
+        "announce-ip",
+        "announce-port",
+        "resolve-hostnames",
+        "announce-hostnames",
+        "deny-scripts-reconfig",
+        "sentinel-user",
+        "sentinel-pass",
+    ];
+
+    pub(crate) fn has(setting: &str) -> bool {
+        Self::NAMES.contains(&setting)
+    }
+
+    /// Sets one by its name. Fails with what would be right.
+    pub(crate) fn apply(&mut self, setting: &str, value: &str) -> Result<(), &'static str> {
+        let login = || Login { user: None, password: Vec::new() };
+        match setting {
+            "announce-ip" => {
+                let ip = Some(value.to_owned()).filter(|ip| !ip.is_empty());
+                let is_usable = ip.as_ref().is_none_or(|ip| address(ip, "1").is_some());
+                self.announce_ip = ip.filter(|_| is_usable);
+                return is_usable.then_some(()).ok_or("needs an address");
+            }
+            "announce-port" => {
+                let port = value.parse().ok().ok_or("needs a port")?;
+                self.announce_port = Some(port).filter(|port| *port > 0);
+            }
+            "resolve-hostnames" => self.resolve_hostnames = yes_or_no(value)?,
+            "announce-hostnames" => self.announce_hostnames = yes_or_no(value)?,
+            "deny-scripts-reconfig" => self.deny_scripts_reconfig = yes_or_no(value)?,
+            "sentinel-user" => {
+                let user = Some(value.to_owned()).filter(|user| !user.is_empty());
+                self.login.get_or_insert_with(login).user = user;
+            }
+            "sentinel-pass" => {
+                self.login.get_or_insert_with(login).password = value.as_bytes().to_vec();
+            }
+            _ => return Err("unknown setting; remove the line"),
+        }
+        self.login.take_if(|login| login.user.is_none() && login.password.is_empty());
+        Ok(())
+    }
+
+    fn write(&self, text: &mut String) {
+        let usual = Self::default();
+        if let Some(ip) = &self.announce_ip {
+            put(text, format_args!("announce-ip {}", quoted(ip.as_bytes())));
+        }
+        if let Some(port) = self.announce_port {
+            put(text, format_args!("announce-port {port}"));
+        }
+        let switches = [
+            ("resolve-hostnames", self.resolve_hostnames, usual.resolve_hostnames),
+            ("announce-hostnames", self.announce_hostnames, usual.announce_hostnames),
+            ("deny-scripts-reconfig", self.deny_scripts_reconfig, usual.deny_scripts_reconfig),
+        ];
+        for (setting, is_on, _) in switches.into_iter().filter(|(_, is_on, usual)| is_on != usual) {
+            put(text, format_args!("{setting} {}", if is_on { "yes" } else { "no" }));
+        }
+        if let Some(login) = &self.login {
+            if let Some(user) = &login.user {
+                put(text, format_args!("sentinel-user {}", quoted(user.as_bytes())));
+            }
+            if !login.password.is_empty() {
+                put(text, format_args!("sentinel-pass {}", quoted(&login.password)));
+            }
+        }
+    }
+}
+
+fn yes_or_no(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("needs yes or no"),
     }
 }
 
@@ -226,6 +278,9 @@ const GROUP_SETTINGS: &[&str] = &[
     "master-reboot-down-after-period",
     "auth-pass",
     "auth-user",
+    "rename-command",
+    "notification-script",
+    "client-reconfig-script",
     "config-epoch",
     "leader-epoch",
     "known-replica",
@@ -238,16 +293,42 @@ fn is_group_setting(setting: &str) -> bool {
 }
 
 impl GroupConfiguration {
+    /// A group of which nothing else is known.
+    pub(crate) fn new(name: &str, primary: Address, settings: GroupSettings) -> Self {
+        Self {
+            name: name.to_owned(),
+            primary,
+            settings,
+            config_epoch: 0,
+            leader_epoch: 0,
+            replicas: Vec::new(),
+            peers: Vec::new(),
+        }
+    }
+
+    /// Sets one of the settings that are spans of time.
+    pub(crate) fn set_time(
+        settings: &mut GroupSettings,
+        setting: &str,
+        value: &str,
+    ) -> Result<(), &'static str> {
+        match setting {
+            "down-after-milliseconds" => settings.down_after = positive_ms(value)?,
+            "failover-timeout" => settings.failover_timeout = positive_ms(value)?,
+            _ => settings.reboot_down_after = Duration::from_millis(number(value)?),
+        }
+        Ok(())
+    }
+
     fn apply(&mut self, setting: &str, values: &[&str]) -> Result<(), &'static str> {
         let settings = &mut self.settings;
         match (setting, values) {
-            ("down-after-milliseconds", [value]) => settings.down_after = positive_ms(value)?,
-            ("failover-timeout", [value]) => settings.failover_timeout = positive_ms(value)?,
+            (
+                "down-after-milliseconds" | "failover-timeout" | "master-reboot-down-after-period",
+                [value],
+            ) => Self::set_time(settings, setting, value)?,
             ("parallel-syncs", [value]) => {
                 settings.parallel_syncs = number(value)?.clamp(1, 1 << 20) as usize;
-            }
-            ("master-reboot-down-after-period", [value]) => {
-                settings.reboot_down_after = Duration::from_millis(number(value)?);
             }
             ("auth-pass", [value]) => {
                 let login = settings.login.get_or_insert_with(no_login);
@@ -257,6 +338,11 @@ impl GroupConfiguration {
                 let login = settings.login.get_or_insert_with(no_login);
                 login.user = Some((*value).to_owned());
             }
+            ("rename-command", [name, new_name]) => {
+                settings.renamed.insert(name.to_ascii_uppercase(), (*new_name).to_owned());
+            }
+            ("notification-script", [path]) => settings.notification_script = script(path),
+            ("client-reconfig-script", [path]) => settings.reconfig_script = script(path),
             ("config-epoch", [value]) => self.config_epoch = number(value)?,
             ("leader-epoch", [value]) => self.leader_epoch = number(value)?,
             ("known-replica" | "known-slave", [host, port]) => {
@@ -297,6 +383,19 @@ impl GroupConfiguration {
                 put(text, format_args!("auth-user {name} {}", quoted(user.as_bytes())));
             }
         }
+        let scripts = [
+            ("notification-script", &settings.notification_script),
+            ("client-reconfig-script", &settings.reconfig_script),
+        ];
+        for (setting, path) in scripts {
+            if let Some(path) = path {
+                put(text, format_args!("{setting} {name} {}", quoted(path.as_bytes())));
+            }
+        }
+        for (command, called) in &settings.renamed {
+            let called = quoted(called.as_bytes());
+            put(text, format_args!("rename-command {name} {command} {called}"));
+        }
         put(text, format_args!("config-epoch {name} {}", self.config_epoch));
         put(text, format_args!("leader-epoch {name} {}", self.leader_epoch));
         for Address { host, port } in &self.replicas {
@@ -310,6 +409,11 @@ impl GroupConfiguration {
 
 fn put(text: &mut String, line: std::fmt::Arguments<'_>) {
     writeln!(text, "sentinel {line}").expect("a string takes everything");
+}
+
+/// None where the path is empty.
+pub(crate) fn script(path: &str) -> Option<String> {
+    Some(path.to_owned()).filter(|path| !path.is_empty())
 }
 
 fn no_login() -> Login {
@@ -384,6 +488,9 @@ sentinel known-replica mymaster 127.0.0.1 6380
 sentinel known-sentinel mymaster 127.0.0.1 5001 abcdef
 sentinel leader-epoch mymaster 3
 sentinel current-epoch 4
+sentinel resolve-hostnames yes
+sentinel sentinel-pass s3cret
+sentinel rename-command mymaster CONFIG \"\"
 ";
 
     #[test]
@@ -415,10 +522,13 @@ sentinel current-epoch 4
             ("sentinel known-sentinel mymaster 127.0.0.1 1 a,b", "known-sentinel"),
             ("sentinel", "sentinel"),
             ("port 70000", "port"),
+            ("sentinel deny-scripts-reconfig perhaps", "deny-scripts-reconfig"),
+            ("sentinel notification-script nobody /bin/true", "notification-script"),
+            ("sentinel announce-ip a,b", "announce-ip"),
         ];
         for (line, setting) in lines {
             let error = Configuration::parse(&format!("{FILE}{line}\n")).unwrap_err();
-            assert_eq!((error.line, error.setting.as_str()), (12, setting), "{line}");
+            assert_eq!((error.line, error.setting.as_str()), (15, setting), "{line}");
         }
     }
 

@@ -1,25 +1,39 @@
 //! What all groups of a sentinel share: its name and epoch, its connections, its outputs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use store_replica::{Address, Moment};
 
 use crate::event::{Event, EventKind};
 use crate::links::{Asked, Links, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{Output, Question};
-use crate::settings::{Draw, RunId, Timing};
+use crate::scripts::{ScriptAct, Scripts};
+use crate::settings::{Access, Draw, Globals, RunId, Timing, usable};
+
+/// SENTINEL SIMULATE-FAILURE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Simulated {
+    pub(crate) crash_after_election: bool,
+    pub(crate) crash_after_promotion: bool,
+}
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) id: RunId,
     pub(crate) port: u16,
-    pub(crate) announce_ip: Option<String>,
-    pub(crate) announce_port: Option<u16>,
+    pub(crate) globals: Globals,
     pub(crate) timing: Timing,
     pub(crate) draw: Draw,
     pub(crate) current_epoch: u64,
     pub(crate) links: Links,
     pub(crate) is_tilted: bool,
+    pub(crate) scripts: Scripts,
+    /// The numbers of hosts that were given by name.
+    pub(crate) names: BTreeMap<String, String>,
+    /// When the last input came.
+    pub(crate) now: Moment,
+    /// What an operator wants to see fail.
+    pub(crate) simulated: Simulated,
     outputs: VecDeque<Output>,
     /// Where the file must be written: before everything that came after the first change.
     persist_at: Option<usize>,
@@ -30,13 +44,16 @@ impl Core {
         Self {
             id,
             port: 26_379,
-            announce_ip: None,
-            announce_port: None,
+            globals: Globals::default(),
             timing,
             draw,
             current_epoch: 0,
             links: Links::default(),
             is_tilted: false,
+            scripts: Scripts::default(),
+            names: BTreeMap::new(),
+            now: Moment::default(),
+            simulated: Simulated::default(),
             outputs: VecDeque::new(),
             persist_at: None,
         }
@@ -70,20 +87,67 @@ impl Core {
         self.push(Output::Tell(Event { kind, text }));
     }
 
-    /// Another sentinel knows a greater epoch.
-    pub(crate) fn raise_epoch(&mut self, epoch: u64) {
-        if epoch > self.current_epoch {
-            self.current_epoch = epoch;
-            self.mark_changed();
-            self.tell(EventKind::NewEpoch, epoch.to_string());
+    pub(crate) fn run_script(&mut self, words: Vec<String>) {
+        self.scripts.add(self.now, words);
+    }
+
+    /// Starts and ends scripts that are due.
+    pub(crate) fn drive_scripts(&mut self, now: Moment) {
+        for act in self.scripts.handle_time(now, &self.timing) {
+            match act {
+                ScriptAct::Start(id, words) => self.push(Output::StartScript { id, words }),
+                ScriptAct::Kill(id, words, ran) => {
+                    let path = words.first().map_or("", String::as_str);
+                    let text = format!("{path} {}", ran.as_millis());
+                    self.tell(EventKind::ScriptTimeout, text);
+                    self.push(Output::KillScript(id));
+                }
+            }
         }
     }
 
     /// Where other sentinels reach this one, as seen over a connection.
     pub(crate) fn own_address(&self, slot: SlotId) -> Option<Address> {
         let local = || self.links.get(slot).local_host.clone();
-        let host = self.announce_ip.clone().or_else(local)?;
-        Some(Address { host, port: self.announce_port.unwrap_or(self.port) })
+        let host = self.globals.announce_ip.clone().or_else(local)?;
+        Some(Address { host, port: self.globals.announce_port.unwrap_or(self.port) })
+    }
+
+    /// As others are told of an address: by name only if that is wanted.
+    pub(crate) fn announced(&self, address: &Address) -> Address {
+        match self.globals.announce_hostnames {
+            true => address.clone(),
+            false => self.resolved(address),
+        }
+    }
+
+    /// An address by number, as far as the number of its name is known.
+    pub(crate) fn resolved(&self, address: &Address) -> Address {
+        let host = self.names.get(&address.host).unwrap_or(&address.host).clone();
+        Address { host, port: address.port }
+    }
+
+    /// Whether two addresses are one, whether by name or by number.
+    pub(crate) fn is_same(&self, one: &Address, other: &Address) -> bool {
+        let may_differ = !self.names.is_empty();
+        one == other || may_differ && self.resolved(one) == self.resolved(other)
+    }
+
+    /// A connection is opened anew when it is to be used in another way.
+    pub(crate) fn set_access(&mut self, id: SlotId, access: Access) {
+        let slot = self.links.get_mut(id);
+        if slot.access != access {
+            slot.access = access;
+            self.close(id);
+        }
+    }
+
+    /// The login at other sentinels changed.
+    pub(crate) fn log_in_anew(&mut self) {
+        let access = Access { login: usable(self.globals.login.as_ref()), ..Access::default() };
+        for slot in self.links.of_peers() {
+            self.set_access(slot, access.clone());
+        }
     }
 
     /// Opens a slot that is closed, once in a ping period.

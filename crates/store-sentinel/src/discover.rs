@@ -4,12 +4,13 @@ use store_replica::{Address, Moment};
 
 use crate::core::Core;
 use crate::event::EventKind;
-use crate::failover::FailoverStep;
+use crate::failover::{FailoverStep, ScriptRole};
 use crate::group::{Group, PEERS_MAX};
 use crate::hello::Hello;
 use crate::info::{Report, ReportedRole};
 use crate::instance::{Instance, Peer, Reconfiguration};
 use crate::links::Who;
+use crate::output::Output;
 use crate::settings::RunId;
 
 impl Group {
@@ -33,13 +34,14 @@ impl Group {
         let is_primary = *who == Who::Primary;
         let changes = learn(now, asked_at, instance, &report, is_primary);
         for kind in changes {
-            core.tell(kind, self.describe(who));
+            self.tell(core, kind, self.describe(who));
         }
         if is_primary {
+            self.advise_on_role(core, &report);
             for address in report.replicas {
                 if self.add_replica(now, core, address.clone()) {
                     core.mark_changed();
-                    core.tell(EventKind::FoundReplica, self.describe(&Who::Replica(address)));
+                    self.tell(core, EventKind::FoundReplica, self.describe(&Who::Replica(address)));
                 }
             }
         }
@@ -48,6 +50,35 @@ impl Group {
             && !core.is_tilted
         {
             self.correct_replica(now, core, address.clone());
+        }
+    }
+
+    /// The address of a replica was given for that of its primary, most likely.
+    fn advise_on_role(&mut self, core: &mut Core, report: &Report) {
+        let is_replica = report.role == Some(ReportedRole::Replica);
+        let is_news = is_replica && !std::mem::replace(&mut self.is_primary_a_replica, is_replica);
+        self.is_primary_a_replica = is_replica;
+        if let Some(primary) = report.primary.as_ref().filter(|_| is_news) {
+            let (name, at) = (&self.name, &self.primary.address);
+            core.push(Output::Advise(format!(
+                "{name} at {at} says that it is a replica of {primary}. If it was never a master, \
+                 use SENTINEL REMOVE {name} and SENTINEL MONITOR {name} with the master's address"
+            )));
+        }
+    }
+
+    /// Keeps what a server answered to INFO, for whoever asks this sentinel.
+    pub(crate) fn keep_info(&mut self, who: &Who, text: &[u8]) {
+        /// Longer answers are cut: nobody but an operator reads them.
+        const KEPT_MAX: usize = 64 * 1024;
+        let instance = match who {
+            Who::Primary => Some(&mut self.primary),
+            Who::Replica(address) => self.replicas.get_mut(address),
+            Who::Peer(_) => None,
+        };
+        if let Some(instance) = instance {
+            let text = &text[..text.len().min(KEPT_MAX)];
+            instance.known.text = String::from_utf8_lossy(text).into_owned();
         }
     }
 
@@ -88,7 +119,7 @@ impl Group {
         let wait = self.settings.failover_timeout;
         let replica = &self.replicas[address];
         let follows = replica.known.report.primary.as_ref();
-        let is_wrong = follows.is_some_and(|primary| *primary != self.primary.address);
+        let is_wrong = follows.is_some_and(|primary| !core.is_same(primary, &self.primary.address));
         let is_steady =
             now.since(replica.known.primary_since) > wait && replica.is_up_for(now, wait);
         if is_wrong && is_steady && self.may_correct(now, core) {
@@ -97,16 +128,7 @@ impl Group {
     }
 
     fn is_promoting(&self, address: &Address) -> bool {
-        use FailoverStep::{Reconfigure, SendPromotion, UpdateConfig, WaitPromotion};
-        match self.failover_step() {
-            Some(
-                SendPromotion { to }
-                | WaitPromotion { to }
-                | Reconfigure { to }
-                | UpdateConfig { to },
-            ) => to == address,
-            _ => false,
-        }
+        self.failover_step().and_then(FailoverStep::promoted) == Some(address)
     }
 
     /// Only a primary that is well is worth following, and not one that is being replaced: it may
@@ -119,7 +141,7 @@ impl Group {
     fn correct(&mut self, core: &mut Core, address: &Address, kind: EventKind) {
         let primary = self.primary.address.clone();
         if self.tell_to_follow(core, address, Some(primary)) {
-            core.tell(kind, self.describe(&Who::Replica(address.clone())));
+            self.tell(core, kind, self.describe(&Who::Replica(address.clone())));
         }
     }
 
@@ -130,7 +152,8 @@ impl Group {
         let Some(replica) = self.replicas.get_mut(address) else { return };
         let report = &replica.known.report;
         let mut kinds = Vec::new();
-        let is_following = report.primary.as_ref() == Some(&to);
+        let is_following =
+            report.primary.as_ref().is_some_and(|primary| core.is_same(primary, &to));
         if matches!(replica.reconfiguration, Reconfiguration::Sent { .. }) && is_following {
             replica.reconfiguration = Reconfiguration::Begun;
             kinds.push(EventKind::ReconfigureBegun);
@@ -140,7 +163,7 @@ impl Group {
             kinds.push(EventKind::ReconfigureDone);
         }
         for kind in kinds {
-            core.tell(kind, self.describe(&Who::Replica(address.clone())));
+            self.tell(core, kind, self.describe(&Who::Replica(address.clone())));
         }
     }
 
@@ -175,12 +198,13 @@ impl Group {
         }
         self.config_epoch = hello.config_epoch;
         core.mark_changed();
-        if hello.primary == self.primary.address {
+        if core.is_same(&hello.primary, &self.primary.address) {
             // A failover of an older epoch that runs here must not end under this one.
             self.failover = self.failover.take().filter(|f| f.epoch > hello.config_epoch);
             return;
         }
-        core.tell(EventKind::ConfigUpdateFrom, self.describe(&Who::Peer(hello.id.clone())));
+        self.tell(core, EventKind::ConfigUpdateFrom, self.describe(&Who::Peer(hello.id.clone())));
+        self.run_reconfig_script(core, ScriptRole::Observer, &hello.primary);
         self.switch_to(now, core, hello.primary.clone());
     }
 }

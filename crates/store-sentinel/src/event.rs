@@ -79,6 +79,11 @@ event_kinds! {
     ConfigUpdateFrom "+config-update-from" Notice,
     SentinelAddressSwitch "+sentinel-address-switch" Notice,
     SentinelInvalidAddress "+sentinel-invalid-addr" Warning,
+    ForgetPrimary "-monitor" Warning,
+    ResetPrimary "+reset-master" Warning,
+    Set "+set" Warning,
+    ScriptError "-script-error" Warning,
+    ScriptTimeout "-script-timeout" Warning,
     Tilt "+tilt" Warning,
     TiltEnd "-tilt" Warning,
 }

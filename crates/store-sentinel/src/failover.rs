@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::group::Group;
 use crate::instance::Reconfiguration;
 use crate::links::{Asked, Target, Who};
-use crate::output::Question;
+use crate::output::{Output, Question};
 
 /// How far a failover is.
 ///
@@ -62,6 +62,13 @@ pub enum FailoverRefused {
     NoGoodReplica,
 }
 
+/// What this sentinel had to do with a failover, as scripts are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptRole {
+    Leader,
+    Observer,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Failover {
     pub(crate) step: FailoverStep,
@@ -73,7 +80,25 @@ pub(crate) struct Failover {
     is_forced: bool,
 }
 
+impl FailoverStep {
+    /// The replica that is or was promoted.
+    pub(crate) fn promoted(&self) -> Option<&Address> {
+        match self {
+            Self::WaitStart | Self::SelectReplica => None,
+            Self::SendPromotion { to }
+            | Self::WaitPromotion { to }
+            | Self::Reconfigure { to }
+            | Self::UpdateConfig { to } => Some(to),
+        }
+    }
+}
+
 impl Group {
+    /// Whether an operator asked for the failover that runs.
+    pub(crate) fn is_failover_forced(&self) -> bool {
+        self.failover.as_ref().is_some_and(|failover| failover.is_forced)
+    }
+
     /// Begins a failover when the primary is down for all and nobody has tried lately. Whether it
     /// began.
     pub(crate) fn start_failover_if_needed(&mut self, now: Moment, core: &mut Core) -> bool {
@@ -99,8 +124,8 @@ impl Group {
 
     fn start_failover(&mut self, now: Moment, core: &mut Core, is_forced: bool) -> bool {
         let Some(epoch) = core.current_epoch.checked_add(1) else { return false };
-        core.raise_epoch(epoch);
-        core.tell(EventKind::TryFailover, self.describe(&Who::Primary));
+        self.raise_epoch(core, epoch);
+        self.tell(core, EventKind::TryFailover, self.describe(&Who::Primary));
         let started_at = now + core.draw.span(core.timing.desync_max);
         self.tried_at = Some(started_at);
         let step = FailoverStep::WaitStart;
@@ -133,7 +158,7 @@ impl Group {
     }
 
     fn abort_failover(&mut self, core: &mut Core, why: EventKind) {
-        core.tell(why, self.describe(&Who::Primary));
+        self.tell(core, why, self.describe(&Who::Primary));
         self.failover = None;
     }
 
@@ -147,9 +172,12 @@ impl Group {
             }
             return;
         }
-        core.tell(EventKind::ElectedLeader, self.describe(&Who::Primary));
+        self.tell(core, EventKind::ElectedLeader, self.describe(&Who::Primary));
+        if core.simulated.crash_after_election {
+            core.push(Output::Crash);
+        }
         self.advance(now, FailoverStep::SelectReplica);
-        core.tell(EventKind::SelectReplica, self.describe(&Who::Primary));
+        self.tell(core, EventKind::SelectReplica, self.describe(&Who::Primary));
     }
 
     fn select_replica(&mut self, now: Moment, core: &mut Core) {
@@ -157,8 +185,8 @@ impl Group {
             return self.abort_failover(core, EventKind::NoGoodReplica);
         };
         let text = self.describe(&Who::Replica(to.clone()));
-        core.tell(EventKind::SelectedReplica, text.clone());
-        core.tell(EventKind::SendPromotion, text);
+        self.tell(core, EventKind::SelectedReplica, text.clone());
+        self.tell(core, EventKind::SendPromotion, text);
         for replica in self.replicas.values_mut() {
             replica.reconfiguration = Reconfiguration::Waiting;
         }
@@ -167,7 +195,7 @@ impl Group {
 
     fn send_promotion(&mut self, now: Moment, core: &mut Core, to: Address, is_late: bool) {
         if self.tell_to_follow(core, &to, None) {
-            core.tell(EventKind::WaitPromotion, self.describe(&Who::Replica(to.clone())));
+            self.tell(core, EventKind::WaitPromotion, self.describe(&Who::Replica(to.clone())));
             self.advance(now, FailoverStep::WaitPromotion { to });
         } else if is_late {
             self.abort_failover(core, EventKind::PromotionTimedOut);
@@ -179,10 +207,28 @@ impl Group {
         let Some(failover) = &self.failover else { return };
         self.config_epoch = failover.epoch;
         core.mark_changed();
-        core.tell(EventKind::PromotedReplica, self.describe(&Who::Replica(to.clone())));
-        core.tell(EventKind::ReconfigureReplicas, self.describe(&Who::Primary));
+        if core.simulated.crash_after_promotion {
+            core.push(Output::Crash);
+        }
+        self.tell(core, EventKind::PromotedReplica, self.describe(&Who::Replica(to.clone())));
+        self.tell(core, EventKind::ReconfigureReplicas, self.describe(&Who::Primary));
+        self.run_reconfig_script(core, ScriptRole::Leader, &to);
         self.advance(now, FailoverStep::Reconfigure { to });
         self.hurry_hellos();
+    }
+
+    /// Has clients told where the primary is from now on.
+    pub(crate) fn run_reconfig_script(&self, core: &mut Core, role: ScriptRole, to: &Address) {
+        let Some(path) = &self.settings.reconfig_script else { return };
+        let role = match role {
+            ScriptRole::Leader => "leader",
+            ScriptRole::Observer => "observer",
+        };
+        let from = &self.primary.address;
+        let ports = [from.port.to_string(), to.port.to_string()];
+        let words =
+            [path.as_str(), &self.name, role, "start", &from.host, &ports[0], &to.host, &ports[1]];
+        core.run_script(words.map(str::to_owned).into());
     }
 
     fn reconfigure(&mut self, now: Moment, core: &mut Core, to: &Address, is_late: bool) {
@@ -196,10 +242,10 @@ impl Group {
             return;
         }
         if !is_finished {
-            core.tell(EventKind::FailoverEndForTimeout, self.describe(&Who::Primary));
+            self.tell(core, EventKind::FailoverEndForTimeout, self.describe(&Who::Primary));
             self.reconfigure_the_rest(core, to);
         }
-        core.tell(EventKind::FailoverEnd, self.describe(&Who::Primary));
+        self.tell(core, EventKind::FailoverEnd, self.describe(&Who::Primary));
         self.advance(now, FailoverStep::UpdateConfig { to: to.clone() });
     }
 
@@ -219,7 +265,7 @@ impl Group {
             }
         }
         for address in timed_out {
-            core.tell(EventKind::ReconfigureTimedOut, self.describe(&Who::Replica(address)));
+            self.tell(core, EventKind::ReconfigureTimedOut, self.describe(&Who::Replica(address)));
         }
         for address in self.waiting_replicas(to) {
             if running >= self.settings.parallel_syncs {
@@ -228,7 +274,7 @@ impl Group {
             if self.tell_to_follow(core, &address, Some(to.clone())) {
                 running += 1;
                 let text = self.describe(&Who::Replica(address.clone()));
-                core.tell(EventKind::ReconfigureSent, text);
+                self.tell(core, EventKind::ReconfigureSent, text);
                 if let Some(replica) = self.replicas.get_mut(&address) {
                     replica.reconfiguration = Reconfiguration::Sent { at: now };
                 }
@@ -247,7 +293,11 @@ impl Group {
     fn reconfigure_the_rest(&mut self, core: &mut Core, to: &Address) {
         for address in self.waiting_replicas(to) {
             if self.tell_to_follow(core, &address, Some(to.clone())) {
-                core.tell(EventKind::ReconfigureSentLate, self.describe(&Who::Replica(address)));
+                self.tell(
+                    core,
+                    EventKind::ReconfigureSentLate,
+                    self.describe(&Who::Replica(address)),
+                );
             }
         }
     }
@@ -262,7 +312,10 @@ impl Group {
         let Some(replica) = self.replicas.get(address) else { return false };
         let target = Target { group: self.name.clone(), who: Who::Replica(address.clone()) };
         let has_room = core.links.get(replica.commands).has_room();
-        has_room && core.ask(replica.commands, target, Asked::Other, Question::Follow(primary))
+        has_room && {
+            let primary = primary.map(|primary| core.announced(&primary));
+            core.ask(replica.commands, target, Asked::Other, Question::Follow(primary))
+        }
     }
 
     /// The decisions of one tick.

@@ -7,7 +7,7 @@ use store_replica::{Address, Moment};
 
 use crate::config::{GroupConfiguration, KnownPeer};
 use crate::core::Core;
-use crate::event::EventKind;
+use crate::event::{EventKind, Level};
 use crate::failover::{Failover, FailoverStep};
 use crate::instance::{Instance, Peer};
 use crate::links::{Target, Who};
@@ -23,6 +23,8 @@ pub struct Group {
     pub(crate) name: Arc<str>,
     pub(crate) settings: GroupSettings,
     pub(crate) primary: Instance,
+    /// Whether the primary says that it is none, and the operator was told.
+    pub(crate) is_primary_a_replica: bool,
     pub(crate) replicas: BTreeMap<Address, Instance>,
     pub(crate) peers: BTreeMap<RunId, Peer>,
     /// Since which epoch the primary is where it is.
@@ -41,10 +43,11 @@ impl Group {
     pub(crate) fn new(now: Moment, core: &mut Core, configuration: GroupConfiguration) -> Self {
         let GroupConfiguration { name, primary, settings, config_epoch, leader_epoch, .. } =
             configuration;
-        let login = settings.login.as_ref();
+        let access = settings.access();
         let mut group = Self {
             name: name.into(),
-            primary: Instance::server(now, core, primary, login),
+            primary: Instance::server(now, core, primary, access),
+            is_primary_a_replica: false,
             settings,
             replicas: BTreeMap::new(),
             peers: BTreeMap::new(),
@@ -64,8 +67,17 @@ impl Group {
             }
         }
         let text = format!("{} quorum {}", group.describe(&Who::Primary), group.settings.quorum);
-        core.tell(EventKind::Monitor, text);
+        group.tell(core, EventKind::Monitor, text);
         group
+    }
+
+    /// Tells of something, and has the operator's script run for what matters.
+    pub(crate) fn tell(&self, core: &mut Core, kind: EventKind, text: String) {
+        let script = self.settings.notification_script.as_ref();
+        if let Some(path) = script.filter(|_| kind.level() == Level::Warning) {
+            core.run_script(vec![path.clone(), kind.name().to_owned(), text.clone()]);
+        }
+        core.tell(kind, text);
     }
 
     /// Its name.
@@ -131,10 +143,11 @@ impl Group {
     }
 
     pub(crate) fn add_replica(&mut self, now: Moment, core: &mut Core, address: Address) -> bool {
-        let is_new = address != self.primary.address && !self.replicas.contains_key(&address);
+        let is_primary = core.is_same(&address, &self.primary.address);
+        let is_new = !is_primary && !self.replicas.contains_key(&address);
         if is_new && self.replicas.len() < REPLICAS_MAX {
-            let login = self.settings.login.as_ref();
-            let instance = Instance::server(now, core, address.clone(), login);
+            let access = self.settings.access();
+            let instance = Instance::server(now, core, address.clone(), access);
             self.replicas.insert(address, instance);
         }
         is_new
@@ -150,7 +163,7 @@ impl Group {
             instance.release(core);
         }
         self.replicas.clear();
-        self.primary = Instance::server(now, core, address, self.settings.login.as_ref());
+        self.primary = Instance::server(now, core, address, self.settings.access());
         for replica in replicas {
             self.add_replica(now, core, replica);
         }
@@ -163,7 +176,32 @@ impl Group {
         core.mark_changed();
         let new = &self.primary.address;
         let text = format!("{} {} {} {} {}", self.name, old.host, old.port, new.host, new.port);
-        core.tell(EventKind::SwitchPrimary, text);
+        self.tell(core, EventKind::SwitchPrimary, text);
+        let replicas: Vec<Address> = self.replicas.keys().cloned().collect();
+        for replica in replicas {
+            self.tell(core, EventKind::FoundReplica, self.describe(&Who::Replica(replica)));
+        }
+    }
+
+    /// SENTINEL RESET: what is known of others is asked for again.
+    pub(crate) fn forget_others(&mut self, now: Moment, core: &mut Core) {
+        self.release(core);
+        (self.replicas, self.peers) = (BTreeMap::new(), BTreeMap::new());
+        let address = self.primary.address.clone();
+        self.primary = Instance::server(now, core, address, self.settings.access());
+        (self.failover, self.down_agreed_since, self.tried_at) = (None, None, None);
+        core.mark_changed();
+        self.tell(core, EventKind::ResetPrimary, self.describe(&Who::Primary));
+    }
+
+    /// The servers are logged in at anew, and called by their names for commands.
+    pub(crate) fn apply_access(&self, core: &mut Core) {
+        let access = self.settings.access();
+        for instance in self.replicas.values().chain([&self.primary]) {
+            for slot in [instance.commands].into_iter().chain(instance.hellos) {
+                core.set_access(slot, access.clone());
+            }
+        }
     }
 
     /// Everybody hears of the newest state with the next tick.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use store_replica::{Address, Login, Moment};
+use store_replica::{Address, Moment};
 
 use crate::core::Core;
 use crate::info::{Report, ReportedRole};
 use crate::links::{SlotId, SlotKind};
 use crate::output::Vote;
-use crate::settings::RunId;
+use crate::settings::{Access, RunId, usable};
 
 /// How far a replica is in following a new primary.
 ///
@@ -30,6 +30,8 @@ pub(crate) struct Known {
     /// When the last report was asked for: what it says is at least as old.
     pub(crate) asked_at: Option<Moment>,
     pub(crate) report: Report,
+    /// The last INFO as it came, for whoever asks this sentinel for it.
+    pub(crate) text: String,
     pub(crate) role_since: Moment,
     /// Since when it follows whom it follows.
     pub(crate) primary_since: Moment,
@@ -51,13 +53,8 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// A primary or a replica.
-    pub(crate) fn server(
-        now: Moment,
-        core: &mut Core,
-        address: Address,
-        login: Option<&Login>,
-    ) -> Self {
-        let mut slot = |kind| core.links.create(kind, now, address.clone(), login.cloned());
+    pub(crate) fn server(now: Moment, core: &mut Core, address: Address, access: Access) -> Self {
+        let mut slot = |kind| core.links.create(kind, now, address.clone(), access.clone());
         let (commands, hellos) = (slot(SlotKind::Commands), slot(SlotKind::Hellos));
         Self::new(now, address, commands, Some(hellos))
     }
@@ -74,6 +71,7 @@ impl Instance {
             known: Known {
                 asked_at: None,
                 report: Report::parse(""),
+                text: String::new(),
                 role_since: now,
                 primary_since: now,
             },
@@ -118,18 +116,22 @@ pub(crate) struct Peer {
     pub(crate) instance: Instance,
     pub(crate) asked_at: Option<Moment>,
     pub(crate) answered_at: Option<Moment>,
+    /// When its last hello came.
+    pub(crate) heard_at: Moment,
     pub(crate) says_down: bool,
     pub(crate) vote: Option<Vote>,
 }
 
 impl Peer {
     pub(crate) fn new(now: Moment, core: &mut Core, id: RunId, address: Address) -> Self {
-        let commands = core.links.share(now, &id, &address);
+        let access = Access { login: usable(core.globals.login.as_ref()), ..Access::default() };
+        let commands = core.links.share(now, &id, &address, access);
         Self {
             id,
             instance: Instance::new(now, address, commands, None),
             asked_at: None,
             answered_at: None,
+            heard_at: now,
             says_down: false,
             vote: None,
         }

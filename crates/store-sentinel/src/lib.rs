@@ -21,10 +21,12 @@
 //! assert!(outputs.iter().any(|output| matches!(output, Output::Dial { .. })));
 //! ```
 
+mod admin;
 mod agree;
 mod choose;
 mod config;
 mod core;
+mod describe;
 mod discover;
 mod event;
 mod failover;
@@ -34,10 +36,12 @@ mod info;
 mod instance;
 mod links;
 mod output;
+mod scripts;
 mod sentinel;
 mod settings;
 mod watch;
 
+pub use admin::{AdminRequest, Surroundings};
 pub use config::{ConfigError, Configuration, GroupConfiguration, KnownPeer};
 pub use event::{Event, EventKind, Level};
 pub use failover::{FailoverRefused, FailoverStep};
@@ -46,5 +50,6 @@ pub use hello::{HELLO_CHANNEL, Hello};
 pub use info::{Report, ReportedRole};
 pub use links::LinkId;
 pub use output::{DownAnswer, DownQuestion, Output, Question, Vote};
+pub use scripts::{ScriptEnd, ScriptId};
 pub use sentinel::Sentinel;
-pub use settings::{Draw, GroupSettings, RunId, Timing};
+pub use settings::{Draw, Globals, GroupSettings, RunId, Timing};

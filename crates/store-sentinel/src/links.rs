@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use store_replica::{Address, Login, Moment};
+use store_replica::{Address, Moment};
 
-use crate::settings::RunId;
+use crate::settings::{Access, RunId};
 
 /// A connection that a sentinel opened. A number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +66,7 @@ pub(crate) enum SlotKind {
 pub(crate) struct Slot {
     pub(crate) kind: SlotKind,
     pub(crate) address: Address,
-    pub(crate) login: Option<Login>,
+    pub(crate) access: Access,
     pub(crate) state: SlotState,
     /// When it was last dialled.
     pub(crate) dialed_at: Option<Moment>,
@@ -88,11 +88,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    fn new(kind: SlotKind, now: Moment, address: Address, login: Option<Login>) -> Self {
+    fn new(kind: SlotKind, now: Moment, address: Address, access: Access) -> Self {
         Self {
             kind,
             address,
-            login,
+            access,
             state: SlotState::Closed,
             dialed_at: None,
             pending: VecDeque::new(),
@@ -149,16 +149,22 @@ impl Links {
         kind: SlotKind,
         now: Moment,
         address: Address,
-        login: Option<Login>,
+        access: Access,
     ) -> SlotId {
         self.slots_made += 1;
         let id = SlotId(self.slots_made);
-        self.slots.insert(id, Slot::new(kind, now, address, login));
+        self.slots.insert(id, Slot::new(kind, now, address, access));
         id
     }
 
     /// The connection to another sentinel, which all groups share.
-    pub(crate) fn share(&mut self, now: Moment, id: &RunId, address: &Address) -> SlotId {
+    pub(crate) fn share(
+        &mut self,
+        now: Moment,
+        id: &RunId,
+        address: &Address,
+        access: Access,
+    ) -> SlotId {
         if let Some(slot_id) = self.of_peers.get(id) {
             let slot = self.slots.get_mut(slot_id).expect("a shared slot is in use");
             if slot.address == *address {
@@ -166,7 +172,7 @@ impl Links {
                 return *slot_id;
             }
         }
-        let slot_id = self.create(SlotKind::Commands, now, address.clone(), None);
+        let slot_id = self.create(SlotKind::Commands, now, address.clone(), access);
         self.of_peers.insert(id.clone(), slot_id);
         slot_id
     }
@@ -190,6 +196,16 @@ impl Links {
 
     pub(crate) fn get_mut(&mut self, id: SlotId) -> &mut Slot {
         self.slots.get_mut(&id).expect("a slot lives as long as its instance")
+    }
+
+    /// How many groups use a slot.
+    pub(crate) fn users(&self, id: SlotId) -> usize {
+        self.get(id).users
+    }
+
+    /// The connections to other sentinels.
+    pub(crate) fn of_peers(&self) -> Vec<SlotId> {
+        self.of_peers.values().copied().collect()
     }
 
     /// A new number for a slot that is dialled now.

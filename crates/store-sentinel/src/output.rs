@@ -1,11 +1,14 @@
 //! What a sentinel wants done, in order, and the words that it exchanges.
 
+use std::collections::BTreeMap;
+
 use store_replica::{Address, Login, Moment, SessionId};
 use store_resp::Reply;
 
 use crate::event::Event;
 use crate::hello::HELLO_CHANNEL;
 use crate::links::LinkId;
+use crate::scripts::ScriptId;
 use crate::settings::RunId;
 
 /// One thing to do. The order carries safety: whatever a sentinel says may tell of its epochs and
@@ -37,7 +40,27 @@ pub enum Output {
         /// What.
         answer: DownAnswer,
     },
-    /// For log, channels and scripts.
+    /// The answer to a command.
+    Reply {
+        /// Whose.
+        session: SessionId,
+        /// As it goes to the client.
+        bytes: Vec<u8>,
+    },
+    /// Start a program; how it ends comes by `handle_script_end`.
+    StartScript {
+        /// Its number.
+        id: ScriptId,
+        /// Its path and its arguments.
+        words: Vec<String>,
+    },
+    /// End a program that runs for too long.
+    KillScript(ScriptId),
+    /// End this process at once: an operator wants to see what becomes of a failover then.
+    Crash,
+    /// For the log alone: what an operator should do.
+    Advise(String),
+    /// For log and channels.
     Tell(Event),
     /// Nothing more now. Call `handle_time` then.
     WaitUntil(Moment),
@@ -75,8 +98,17 @@ impl Question {
 
     /// As bytes for the connection.
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_renamed(&BTreeMap::new())
+    }
+
+    /// The same for a server that has other names for commands.
+    pub(crate) fn encode_renamed(&self, renamed: &BTreeMap<String, String>) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for words in self.requests() {
+        for mut words in self.requests() {
+            let name = words.first().map(|name| String::from_utf8_lossy(name).into_owned());
+            if let Some(called) = name.and_then(|name| renamed.get(&name)) {
+                words[0] = called.clone().into_bytes();
+            }
             bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
             for word in words {
                 bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());

@@ -14,6 +14,7 @@ use crate::hello::Hello;
 use crate::info::Report;
 use crate::links::{Asked, LinkId, Pending, SlotId, SlotKind, SlotState, Target, Who};
 use crate::output::{DownAnswer, DownQuestion, Output, Question};
+use crate::scripts::{ScriptEnd, ScriptId};
 use crate::settings::{Draw, GroupSettings, RunId, Timing};
 
 /// One sentinel.
@@ -31,11 +32,11 @@ use crate::settings::{Draw, GroupSettings, RunId, Timing};
 /// [`poll_output`]: Self::poll_output
 #[derive(Debug)]
 pub struct Sentinel {
-    core: Core,
-    groups: BTreeMap<String, Group>,
+    pub(crate) core: Core,
+    pub(crate) groups: BTreeMap<String, Group>,
     kept_lines: Vec<String>,
     ticked_at: Moment,
-    tilted_at: Moment,
+    pub(crate) tilted_at: Moment,
     wakes_at: Moment,
 }
 
@@ -51,8 +52,7 @@ impl Sentinel {
         let is_named = configuration.id.is_some();
         let mut core = Core::new(configuration.id.unwrap_or(id), timing, draw);
         core.port = configuration.port;
-        core.announce_ip = configuration.announce_ip;
-        core.announce_port = configuration.announce_port;
+        core.globals = configuration.globals;
         core.current_epoch = configuration.current_epoch;
         if !is_named {
             // A name that others have heard must be the same after a restart.
@@ -104,6 +104,7 @@ impl Sentinel {
     pub fn set_settings(&mut self, name: &str, settings: GroupSettings) -> bool {
         let Some(group) = self.groups.get_mut(name) else { return false };
         group.settings = settings;
+        group.apply_access(&mut self.core);
         self.core.mark_changed();
         self.settle();
         true
@@ -132,8 +133,7 @@ impl Sentinel {
         Configuration {
             id: Some(self.core.id.clone()),
             port: self.core.port,
-            announce_ip: self.core.announce_ip.clone(),
-            announce_port: self.core.announce_port,
+            globals: self.core.globals.clone(),
             current_epoch: self.core.current_epoch,
             groups: self.groups.values().map(Group::configuration).collect(),
             kept_lines: self.kept_lines.clone(),
@@ -154,6 +154,7 @@ impl Sentinel {
                 group.decide(now, &mut self.core);
             }
         }
+        self.core.drive_scripts(now);
         // Sentinels that started together drift apart, or all would stand for election at once.
         let tick = self.core.timing.tick;
         self.wakes_at = now + (tick - self.core.draw.span(tick / 2));
@@ -162,7 +163,8 @@ impl Sentinel {
 
     /// Before anything else is believed: has time stood still? Answers that waited in a socket
     /// meanwhile say nothing about now.
-    fn watch_clock(&mut self, now: Moment) {
+    pub(crate) fn watch_clock(&mut self, now: Moment) {
+        self.core.now = now;
         let is_late = now.since(self.ticked_at) > self.core.timing.tilt_trigger;
         if now < self.ticked_at || is_late {
             self.core.is_tilted = true;
@@ -181,7 +183,7 @@ impl Sentinel {
         slot.state = SlotState::Open(link);
         slot.local_host = Some(local_host.to_owned());
         slot.heard_at = now;
-        let (kind, login) = (slot.kind, slot.login.clone());
+        let (kind, login) = (slot.kind, slot.access.login.clone());
         let Some(target) = self.target_of(id) else { return };
         let name = format!("sentinel-{:.8}-{}", self.core.id, kind_name(kind));
         let introduction = login.map(Question::Auth).into_iter().chain([Question::SetName(name)]);
@@ -195,6 +197,13 @@ impl Sentinel {
             }
         }
         self.settle();
+    }
+
+    /// A host that was given by name has this number.
+    pub fn handle_name(&mut self, name: &str, number: &str) {
+        if name != number {
+            self.core.names.insert(name.to_owned(), number.to_owned());
+        }
     }
 
     /// A connection is lost, or could not be opened.
@@ -240,6 +249,7 @@ impl Sentinel {
                 let report = Report::parse(&String::from_utf8_lossy(text));
                 if let Some(group) = self.groups.get_mut(&*target.group) {
                     group.take_report(now, &mut self.core, at, &target.who, report);
+                    group.keep_info(&target.who, text);
                 }
             }
             Asked::IsDown { address } => {
@@ -310,10 +320,15 @@ impl Sentinel {
             return;
         }
         self.meet(now, &hello);
-        self.core.raise_epoch(hello.current_epoch);
         let group = self.groups.get_mut(&hello.group);
+        if let Some(group) = &group {
+            group.raise_epoch(&mut self.core, hello.current_epoch);
+        }
         // One that could not be remembered is not believed either.
         if let Some(group) = group.filter(|group| group.peers.contains_key(&hello.id)) {
+            if let Some(peer) = group.peers.get_mut(&hello.id) {
+                peer.heard_at = now;
+            }
             group.take_configuration(now, &mut self.core, &hello);
         }
     }
@@ -333,7 +348,7 @@ impl Sentinel {
                 );
                 group.remove_peer(&mut self.core, id);
                 group.add_peer(now, &mut self.core, id, address);
-                self.core.tell(EventKind::SentinelAddressSwitch, text);
+                group.tell(&mut self.core, EventKind::SentinelAddressSwitch, text);
                 is_moved = true;
             }
             let is_ghost =
@@ -341,13 +356,14 @@ impl Sentinel {
             let ghosts: Vec<RunId> = group.peers.keys().filter(is_ghost).cloned().collect();
             for ghost in ghosts {
                 let text = group.describe(&Who::Peer(ghost.clone()));
-                self.core.tell(EventKind::SentinelInvalidAddress, text);
+                group.tell(&mut self.core, EventKind::SentinelInvalidAddress, text);
                 group.remove_peer(&mut self.core, &ghost);
             }
         }
         let Some(group) = self.groups.get_mut(name).filter(|_| !is_moved) else { return };
         if group.add_peer(now, &mut self.core, id, address) {
-            self.core.tell(EventKind::FoundSentinel, group.describe(&Who::Peer(id.clone())));
+            let text = group.describe(&Who::Peer(id.clone()));
+            group.tell(&mut self.core, EventKind::FoundSentinel, text);
         }
     }
 
@@ -360,12 +376,41 @@ impl Sentinel {
     ) {
         self.watch_clock(now);
         let mut groups = self.groups.values_mut();
-        let answer = match groups.find(|group| group.primary.address == question.address) {
-            Some(group) => group.answer(now, &mut self.core, question),
-            None => DownAnswer { is_down: false, vote: None },
-        };
+        let answer =
+            match groups.find(|it| self.core.is_same(&it.primary.address, &question.address)) {
+                Some(group) => group.answer(now, &mut self.core, question),
+                None => DownAnswer { is_down: false, vote: None },
+            };
         self.core.push(Output::Answer { session, answer });
         self.settle();
+    }
+
+    /// A script runs as this process.
+    pub fn handle_script_start(&mut self, id: ScriptId, process: u32) {
+        self.core.scripts.started(id, process);
+    }
+
+    /// A script ended.
+    pub fn handle_script_end(&mut self, now: Moment, id: ScriptId, end: ScriptEnd) {
+        self.watch_clock(now);
+        let timing = self.core.timing.clone();
+        if let Some(path) = self.core.scripts.ended(now, &timing, id, end) {
+            let (signal, code) = match end {
+                ScriptEnd::Exited(code) => (0, code),
+                ScriptEnd::Killed(signal) => (signal, 0),
+                ScriptEnd::NotStarted => (99, 0),
+            };
+            self.core.tell(EventKind::ScriptError, format!("{path} {signal} {code}"));
+        }
+        self.settle();
+    }
+
+    /// The bytes of a question, in the words of whom it goes to.
+    pub fn encode(&self, link: LinkId, question: &Question) -> Vec<u8> {
+        match self.core.links.find(link) {
+            Some(id) => question.encode_renamed(&self.core.links.get(id).access.renamed),
+            None => question.encode(),
+        }
     }
 
     /// The next thing to do, if there is one beside waiting.
@@ -378,7 +423,7 @@ impl Sentinel {
         self.next_output().unwrap_or(Output::WaitUntil(self.wakes_at))
     }
 
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         if self.core.is_changed() {
             let text = self.configuration().to_text();
             self.core.settle(text);

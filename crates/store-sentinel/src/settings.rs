@@ -1,5 +1,6 @@
 //! What an operator can set, and what a sentinel is called.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +91,15 @@ pub struct Timing {
     pub desync_max: Duration,
     /// A link younger than this is not reopened for being silent.
     pub link_age_min: Duration,
+    /// `down-after-milliseconds` of a group that SENTINEL MONITOR adds.
+    pub default_down_after: Duration,
+    /// Its `failover-timeout`.
+    pub default_failover_timeout: Duration,
+    /// How long a script may run.
+    pub script_max: Duration,
+    /// How long a script that failed rests before its first retry; each later rest is twice as
+    /// long as the one before.
+    pub script_retry: Duration,
 }
 
 impl Default for Timing {
@@ -107,6 +117,40 @@ impl Default for Timing {
             reconfigure_max: Duration::from_secs(10),
             desync_max: Duration::from_secs(1),
             link_age_min: Duration::from_secs(15),
+            default_down_after: Duration::from_secs(30),
+            default_failover_timeout: Duration::from_secs(180),
+            script_max: Duration::from_secs(60),
+            script_retry: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Settings of the sentinel itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Globals {
+    /// `announce-ip`
+    pub announce_ip: Option<String>,
+    /// `announce-port`
+    pub announce_port: Option<u16>,
+    /// `resolve-hostnames`: whether masters may be given by name.
+    pub resolve_hostnames: bool,
+    /// `announce-hostnames`: whether they are told by name, too.
+    pub announce_hostnames: bool,
+    /// `deny-scripts-reconfig`: whether scripts are set in the file alone.
+    pub deny_scripts_reconfig: bool,
+    /// `sentinel-user` and `sentinel-pass`: how to log in at other sentinels.
+    pub login: Option<Login>,
+}
+
+impl Default for Globals {
+    fn default() -> Self {
+        Self {
+            announce_ip: None,
+            announce_port: None,
+            resolve_hostnames: false,
+            announce_hostnames: false,
+            deny_scripts_reconfig: true,
+            login: None,
         }
     }
 }
@@ -126,6 +170,30 @@ pub struct GroupSettings {
     pub reboot_down_after: Duration,
     /// `auth-user` and `auth-pass`.
     pub login: Option<Login>,
+    /// `rename-command`: what the servers call commands, by their usual names in capitals.
+    pub renamed: BTreeMap<String, String>,
+    /// `notification-script`
+    pub notification_script: Option<String>,
+    /// `client-reconfig-script`
+    pub reconfig_script: Option<String>,
+}
+
+/// How to log in at servers, and what they call commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) login: Option<Login>,
+    pub(crate) renamed: Arc<BTreeMap<String, String>>,
+}
+
+impl GroupSettings {
+    pub(crate) fn access(&self) -> Access {
+        Access { login: usable(self.login.as_ref()), renamed: Arc::new(self.renamed.clone()) }
+    }
+}
+
+/// A user without a password is not enough to log in.
+pub(crate) fn usable(login: Option<&Login>) -> Option<Login> {
+    login.filter(|login| !login.password.is_empty()).cloned()
 }
 
 impl Default for GroupSettings {
@@ -137,6 +205,9 @@ impl Default for GroupSettings {
             parallel_syncs: 1,
             reboot_down_after: Duration::ZERO,
             login: None,
+            renamed: BTreeMap::new(),
+            notification_script: None,
+            reconfig_script: None,
         }
     }
 }

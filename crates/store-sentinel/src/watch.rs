@@ -12,7 +12,7 @@ use crate::hello::Hello;
 use crate::info::ReportedRole;
 use crate::instance::Instance;
 use crate::links::{Asked, SlotId, Target, Who};
-use crate::output::Question;
+use crate::output::{Output, Question};
 
 /// What one round of questions needs to know about its group.
 struct Cadence<'a> {
@@ -66,7 +66,23 @@ impl Group {
             changes.extend(check(now, core, &mut peer.instance, down_after, false, who));
         }
         for (kind, who) in changes {
-            core.tell(kind, self.describe(&who));
+            self.tell(core, kind, self.describe(&who));
+            if (kind, &who) == (EventKind::SubjectivelyDown, &Who::Primary) {
+                self.advise_on_quorum(core);
+            }
+        }
+    }
+
+    /// Nothing will be done about a primary that is down: an operator should know why.
+    fn advise_on_quorum(&self, core: &mut Core) {
+        let (quorum, known) = (self.settings.quorum, self.peers.len() + 1);
+        if known < quorum {
+            let name = &self.name;
+            core.push(Output::Advise(format!(
+                "{name} is down and nobody will replace it: the quorum is {quorum}, and only \
+                 {known} sentinels are known. Start more of them, or use SENTINEL SET {name} \
+                 quorum {known} on each"
+            )));
         }
     }
 
@@ -129,7 +145,7 @@ impl Cadence<'_> {
             id: core.id.clone(),
             current_epoch: core.current_epoch,
             group: self.group.to_string(),
-            primary: primary.clone(),
+            primary: core.announced(primary),
             config_epoch,
         })
     }

@@ -124,6 +124,8 @@ impl BusyLoop<'_> {
                     self.peers.handle_resolved(self.poll.registry(), now_ms, resolved);
                 }
                 Message::Payload(event) => self.replication.link.events.push(event),
+                // A sentinel runs no scripts of clients.
+                Message::SentinelFile(_) => {}
                 Message::Attach(stream) => {
                     self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }

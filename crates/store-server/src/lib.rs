@@ -35,6 +35,7 @@ mod persistence;
 mod process;
 mod replace_file;
 mod replication;
+mod sentinel;
 mod server;
 mod sockets;
 mod stream;

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
@@ -13,17 +13,19 @@ use store_engine::{
     Config, ConfigError, Engine, Identity, LogLevel, ShutdownOptions, parse_arguments,
 };
 use store_persist::disk::Disk;
+use store_sentinel::Configuration;
 
 use crate::allocator::{Allocator, SystemAllocator};
 use crate::clock::Clock;
 use crate::event_loop::{EventLoop, Message, Shared, WAKER};
-use crate::listen::{ListenError, listen_unix};
+use crate::listen::{ListenError, Listener, listen_unix};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
 use crate::persistence::{
     DataFolders, FileDisk, History, KnownDisk, Loader, Mailbox, Persistence, dir, persists,
     snapshot_path,
 };
 use crate::process::Process;
+use crate::sentinel::SentinelStart;
 use crate::sockets::{OpenError, Ports, Sockets};
 use crate::tls::TlsError;
 
@@ -102,6 +104,7 @@ pub struct ServerBuilder {
     reads_files: bool,
     folders: DataFolders,
     allocator: Arc<dyn Allocator>,
+    sentinel: Option<SentinelStart>,
 }
 
 impl ServerBuilder {
@@ -193,6 +196,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Watches servers as a sentinel instead of keeping data: `configuration` is what the file at
+    /// `path` says, which is written anew whenever something changes that must not be forgotten.
+    /// `config` has its other lines; nothing is loaded or saved.
+    pub fn sentinel(mut self, path: &Path, configuration: Configuration, config: Config) -> Self {
+        self.config = config;
+        self = self.setting("save", "").setting("appendonly", "no").config_file(path);
+        self.sentinel = Some(SentinelStart { path: path.to_owned(), configuration });
+        self
+    }
+
     /// The allocator of this program, which is told to return memory. By default it is that of the
     /// C library.
     pub fn allocator(mut self, allocator: impl Allocator + 'static) -> Self {
@@ -234,16 +247,12 @@ impl ServerBuilder {
         if let Some(path) = &self.unix_socket {
             listeners.push(listen_unix(&self.config, path)?);
         }
-        let history = match (self.is_vouched_for, listeners.is_empty()) {
-            (true, _) => History::Complete,
-            // Whoever could have been told of leases that are forgotten lives in this process.
-            (false, true) => History::Unheard,
-            (false, false) => History::Unknown,
-        };
+        let history = history_of(self.is_vouched_for, &listeners);
         (self.on_listening)(ports.tcp.or(ports.tls));
         let identity = Identity {
             tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
             config_file: self.config_file,
+            is_sentinel: self.sentinel.is_some(),
             history_complete: history.is_complete(),
             ..identity_of_process()
         };
@@ -279,10 +288,10 @@ impl ServerBuilder {
         };
         let mut event_loop =
             EventLoop::new(poll, engine, listeners, received, self.log, persistence, shared)?;
-        let (ready, started) = channel();
-        let thread = std::thread::Builder::new()
-            .name("tenure-store".to_owned())
-            .spawn(move || event_loop.run(loader, &ready))?;
+        if let Some(start) = self.sentinel {
+            event_loop.watch_as(start)?;
+        }
+        let (thread, started) = spawn(event_loop, loader)?;
         let stopper = Stopper { messages, waker, is_forced };
         let server = Server { stopper, thread: Some(thread), ports, unix_socket: self.unix_socket };
         match started.recv() {
@@ -293,10 +302,24 @@ impl ServerBuilder {
     }
 }
 
+type LoopThread = JoinHandle<io::Result<()>>;
+
+/// Starts the thread. The receiver hears when data is loaded.
+fn spawn(
+    mut event_loop: EventLoop,
+    loader: Option<Loader>,
+) -> io::Result<(LoopThread, Receiver<Result<(), StartError>>)> {
+    let (ready, started) = channel();
+    let thread = std::thread::Builder::new()
+        .name("tenure-store".to_owned())
+        .spawn(move || event_loop.run(loader, &ready))?;
+    Ok((thread, started))
+}
+
 /// A running server. Dropping it stops it and waits for its thread.
 pub struct Server {
     stopper: Stopper,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    thread: Option<LoopThread>,
     ports: Ports,
     unix_socket: Option<PathBuf>,
 }
@@ -320,6 +343,7 @@ impl Server {
             reads_files: false,
             folders: DataFolders::default(),
             allocator: Arc::new(SystemAllocator),
+            sentinel: None,
         }
     }
 
@@ -435,6 +459,16 @@ fn in_memory() -> Config {
     let save = Config::find("save").expect("it is in the table");
     config.set(save, &[""]).expect("no save points is a value");
     config
+}
+
+/// What is known about leases that the data does not have.
+fn history_of(is_vouched_for: bool, listeners: &[Listener]) -> History {
+    match (is_vouched_for, listeners.is_empty()) {
+        (true, _) => History::Complete,
+        // Whoever could have been told of leases that are forgotten lives in this process.
+        (false, true) => History::Unheard,
+        (false, false) => History::Unknown,
+    }
 }
 
 /// Makes sure that no other server writes where this one is about to read and write.

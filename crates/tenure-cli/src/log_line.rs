@@ -5,8 +5,15 @@ use tenure_core::calendar::Calendar;
 
 use crate::clock;
 
+/// Whose log it is, which the letter behind the process id tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Store,
+    Sentinel,
+}
+
 /// `1234:M 15 Nov 2026 07:49:00.123 * Ready to accept connections`, in UTC.
-pub(crate) fn format(level: LogLevel, text: &str) -> String {
+pub(crate) fn format(role: Role, level: LogLevel, text: &str) -> String {
     let mark = match level {
         LogLevel::Debug => '.',
         LogLevel::Verbose => '-',
@@ -14,7 +21,11 @@ pub(crate) fn format(level: LogLevel, text: &str) -> String {
         LogLevel::Warning => '#',
     };
     let moment = moment(clock::unix_ms());
-    format!("{}:M {moment} {mark} {}", std::process::id(), on_one_line(text))
+    let role = match role {
+        Role::Store => 'M',
+        Role::Sentinel => 'X',
+    };
+    format!("{}:{role} {moment} {mark} {}", std::process::id(), on_one_line(text))
 }
 
 /// Whatever a client made us log stays one line.

@@ -102,6 +102,9 @@ fn begin() -> ExitCode {
     if word == run::guard::SUBCOMMAND {
         return run::guard::run();
     }
+    if let Some(outcome) = serve::run_sentinel_by_name() {
+        return outcome.unwrap_or_else(|failure| failure.tell());
+    }
     if local::is_asked_to_serve() {
         return local::serve().unwrap_or_else(|failure| failure.tell());
     }

@@ -1,6 +1,6 @@
 //! A master, its replicas and the sentinels that watch over them.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::child::GuardedChild;
@@ -48,7 +48,7 @@ impl SentinelGroup {
     #[must_use]
     pub fn start_with(replicas: usize, passwords: Option<(&str, &str)>) -> Self {
         let builder = builder(passwords.map(|(servers, _)| servers));
-        Self::start_each(&vec![builder; replicas + 1], &loopback(), passwords)
+        Self::start_each(&vec![builder; replicas + 1], &real(&loopback()), passwords)
     }
 
     /// The same with a program for each server, the master's first. The sentinels are real ones.
@@ -57,9 +57,22 @@ impl SentinelGroup {
     /// When a program is missing or does not start.
     #[must_use]
     pub fn start_of(programs: &[ServerProgram]) -> Self {
+        Self::start_mixed(
+            programs,
+            &std::array::from_fn::<_, SENTINELS, _>(|_| ServerProgram::redis()),
+        )
+    }
+
+    /// The same with a program for each of the three sentinels, too.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_mixed(servers: &[ServerProgram], sentinels: &[ServerProgram]) -> Self {
         let server = |program: &ServerProgram| builder(None).program(program.clone());
-        let builders: Vec<_> = programs.iter().map(server).collect();
-        Self::start_each(&builders, &loopback(), None)
+        let builders: Vec<_> = servers.iter().map(server).collect();
+        let sentinels: Vec<_> = loopback().into_iter().zip(sentinels.iter().cloned()).collect();
+        Self::start_each(&builders, &sentinels, None)
     }
 
     /// The same on hosts of a network: a server on each, set up as `settings` says, and a sentinel
@@ -74,17 +87,17 @@ impl SentinelGroup {
     ) -> Self {
         let builder = settings(builder(None));
         let builders: Vec<_> = hosts.iter().map(|host| builder.clone().on(host)).collect();
-        Self::start_each(&builders, &hosts[..SENTINELS], None)
+        Self::start_each(&builders, &real(&hosts[..SENTINELS]), None)
     }
 
     fn start_each(
         builders: &[RedisServerBuilder],
-        sentinels: &[Host],
+        sentinels: &[(Host, ServerProgram)],
         passwords: Option<(&str, &str)>,
     ) -> Self {
         let replicas = builders.len() - 1;
         let servers = start_servers(builders);
-        let start = |host| Sentinel::start(host, &servers[0], passwords);
+        let start = |(host, program): &_| Sentinel::start(program, host, &servers[0], passwords);
         let sentinels: Vec<_> = sentinels.iter().map(start).collect();
         let group = SentinelGroup { servers, sentinels };
         wait_until("the sentinels to know each other and every replica", GENEROUS, || {
@@ -164,7 +177,7 @@ impl SentinelGroup {
         const TRIES: u32 = 3;
         crate::wait_for("another master", GENEROUS * TRIES, || {
             let new = self.master().filter(|new| *new != old)?;
-            self.servers[new].cli(&["ROLE"]).starts_with("master").then_some(new)
+            self.servers[new].role()?.starts_with("master").then_some(new)
         })
     }
 }
@@ -179,6 +192,11 @@ fn builder(password: Option<&str>) -> RedisServerBuilder {
 
 fn loopback() -> [Host; SENTINELS] {
     std::array::from_fn(|_| Host::loopback())
+}
+
+/// A redis-server as sentinel on each host.
+fn real(hosts: &[Host]) -> Vec<(Host, ServerProgram)> {
+    hosts.iter().map(|host| (host.clone(), ServerProgram::redis())).collect()
 }
 
 fn start_servers(builders: &[RedisServerBuilder]) -> Vec<RedisServer> {
@@ -201,6 +219,36 @@ fn start_servers(builders: &[RedisServerBuilder]) -> Vec<RedisServer> {
     servers
 }
 
+/// What it saw of a test that fails is a part of the report.
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        /// The last lines tell why.
+        const LINES_MAX: usize = 60;
+        if std::thread::panicking() {
+            let lines = self.log.snapshot();
+            let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+            eprintln!("sentinel at port {}:\n{}", self.port.number(), last.join("\n"));
+        }
+    }
+}
+
+/// The file of a sentinel, in its folder.
+const FILE: &str = "sentinel.conf";
+
+fn spawn(program: &ServerProgram, host: &Host, folder: &TempFolder) -> (GuardedChild, Lines) {
+    let mut command = program.command();
+    host.enter(&mut command);
+    command.arg(folder.path().join(FILE)).arg("--sentinel").current_dir(folder.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = GuardedChild::spawn(command)
+        .unwrap_or_else(|error| panic!("cannot start a sentinel: {error}"));
+    let stdout = child.inner().stdout.take().expect("standard output is a pipe");
+    let log = Lines::collect(stdout);
+    let ready = log.find(GENEROUS, |line| line.contains("+monitor master"));
+    assert!(ready.is_some(), "no sentinel:\n{}", log.snapshot().join("\n"));
+    (child, log)
+}
+
 /// One sentinel.
 #[derive(Debug)]
 pub struct Sentinel {
@@ -210,21 +258,24 @@ pub struct Sentinel {
     host: Host,
     port: ReservedPort,
     password: Option<String>,
-    _log: Lines,
-    _folder: TempFolder,
+    program: ServerProgram,
+    /// What its file said at first.
+    lines: String,
+    log: Lines,
+    folder: TempFolder,
 }
 
 impl Sentinel {
-    fn start(host: &Host, master: &RedisServer, passwords: Option<(&str, &str)>) -> Self {
-        let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
+    fn start(
+        program: &ServerProgram,
+        host: &Host,
+        master: &RedisServer,
+        passwords: Option<(&str, &str)>,
+    ) -> Self {
         let name = SentinelGroup::MASTER;
-        let addresses: Vec<_> = host.listens_on().iter().map(ToString::to_string).collect();
         let mut lines = format!(
-            "port {}\nbind {}\nprotected-mode no\nsentinel monitor {name} {} {} 2\n\
-             sentinel down-after-milliseconds {name} {}\n\
+            "sentinel monitor {name} {} {} 2\nsentinel down-after-milliseconds {name} {}\n\
              sentinel failover-timeout {name} 6000\nsentinel parallel-syncs {name} 5\n",
-            port.number(),
-            addresses.join(" "),
             master.host(),
             master.port(),
             SentinelGroup::DOWN_AFTER.as_millis(),
@@ -235,20 +286,91 @@ impl Sentinel {
                  sentinel auth-pass {name} {of_servers}\n"
             );
         }
-        let file = folder.write("sentinel.conf", &lines);
-        let mut command = Command::new(ServerProgram::REDIS);
-        host.enter(&mut command);
-        command.arg(file).arg("--sentinel").current_dir(folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = GuardedChild::spawn(command)
-            .unwrap_or_else(|error| panic!("cannot start a sentinel: {error}"));
-        let stdout = child.inner().stdout.take().expect("standard output is a pipe");
-        let log = Lines::collect(stdout);
-        let ready = log.find(GENEROUS, |line| line.contains("+monitor master"));
-        assert!(ready.is_some(), "no sentinel:\n{}", log.snapshot().join("\n"));
-        let password = passwords.map(|(_, password)| password.to_owned());
-        let host = host.clone();
-        Sentinel { child, is_alive: true, host, port, password, _log: log, _folder: folder }
+        Self::start_on(program, host, &lines, passwords.map(|(_, password)| password))
+    }
+
+    /// Starts one on loopback with these lines in its file, which name a master at least, and
+    /// the password that they set.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_alone(program: &ServerProgram, lines: &str, password: Option<&str>) -> Self {
+        Self::start_on(program, &Host::loopback(), lines, password)
+    }
+
+    fn start_on(program: &ServerProgram, host: &Host, lines: &str, password: Option<&str>) -> Self {
+        let (folder, port) = (TempFolder::create(), ReservedPort::reserve());
+        let addresses: Vec<_> = host.listens_on().iter().map(ToString::to_string).collect();
+        let (number, addresses) = (port.number(), addresses.join(" "));
+        let lines = format!("port {number}\nbind {addresses}\nprotected-mode no\n{lines}");
+        let _ = folder.write(FILE, &lines);
+        let (child, log) = spawn(program, host, &folder);
+        let password = password.map(str::to_owned);
+        let (host, program) = (host.clone(), program.clone());
+        Sentinel { child, is_alive: true, host, port, password, program, lines, log, folder }
+    }
+
+    /// Ends it as SIGKILL does, and starts it again with the file that it wrote.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        (self.child, self.log) = spawn(&self.program, &self.host, &self.folder);
+        self.is_alive = true;
+    }
+
+    /// The same with the file that it had at first: whatever it learned is lost.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart_without_memory(&mut self) {
+        self.kill();
+        let _ = self.folder.write(FILE, &self.lines);
+        self.restart();
+    }
+
+    /// What its file says.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn file(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join(FILE)).expect("a sentinel has a file")
+    }
+
+    /// What it wrote to its log since it was last started.
+    #[must_use]
+    pub fn log(&self) -> Vec<String> {
+        self.log.snapshot()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// The folder of its file.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// How it ended.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.is_alive = false;
+        self.child.wait(GENEROUS)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
     }
 
     /// Runs `redis-cli` with these words on the sentinel and returns what it printed.
@@ -285,7 +407,8 @@ impl Sentinel {
     }
 
     /// A field of what it knows about the master.
-    fn field(&self, name: &str) -> String {
+    #[must_use]
+    pub fn field(&self, name: &str) -> String {
         let known = self.cli(&["SENTINEL", "MASTER", SentinelGroup::MASTER]);
         let mut lines = known.lines();
         lines.find(|line| *line == name);

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -197,6 +197,20 @@ impl RedisServer {
         redis_cli(&self.settings.host, self.port(), user, password, words)
     }
 
+    /// What ROLE says. `None` while the server drops its clients, as one does that a sentinel gives
+    /// another role.
+    #[must_use]
+    pub fn role(&self) -> Option<String> {
+        let mut command = Command::new("redis-cli");
+        self.settings.host.enter(&mut command);
+        command.args(["-h", "127.0.0.1", "-p", &self.port().to_string(), "ROLE"]);
+        if let Some(login) = &self.settings.login {
+            command.env("REDISCLI_AUTH", &login.password);
+        }
+        let (status, output) = run(command);
+        status.success().then_some(output)
+    }
+
     /// The same without a login, and with `yes` to whatever `redis-cli` asks.
     #[track_caller]
     pub(crate) fn cli_agreeing(&self, words: &[&str]) -> String {
@@ -263,6 +277,13 @@ fn redis_cli_agreeing(host: &Host, port: u16, words: &[&str]) -> String {
 
 #[track_caller]
 fn output_of(command: Command, words: &[&str]) -> String {
+    let (status, output) = run(command);
+    assert!(status.success(), "redis-cli {} failed: {status}\n{output}", words.join(" "));
+    output
+}
+
+/// How a program ended, and what it wrote.
+fn run(command: Command) -> (ExitStatus, String) {
     let mut process = Process::spawn(command);
     let mut output = Vec::new();
     let deadline = Instant::now() + GENEROUS;
@@ -270,10 +291,7 @@ fn output_of(command: Command, words: &[&str]) -> String {
     {
         output.push(line);
     }
-    let status = process.wait(GENEROUS);
-    let output = output.join("\n");
-    assert!(status.success(), "redis-cli {} failed: {status}\n{output}", words.join(" "));
-    output
+    (process.wait(GENEROUS), output.join("\n"))
 }
 
 /// What kind of server to start. Each method returns the changed wish; [`start`](Self::start) ends.
@@ -424,8 +442,7 @@ impl RedisServerBuilder {
     }
 
     fn command(&self, folder: &TempFolder, port: u16) -> Command {
-        let mut command = Command::new(&self.program.path);
-        command.args(&self.program.arguments);
+        let mut command = self.program.command();
         self.host.enter(&mut command);
         command.envs(self.environment.iter().cloned());
         command.args(["--port", &port.to_string(), "--bind"]);
@@ -500,6 +517,13 @@ impl ServerProgram {
     pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
+    }
+
+    /// The program with its arguments, for more of them.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments);
+        command
     }
 
     fn parse(text: &str) -> Option<Self> {

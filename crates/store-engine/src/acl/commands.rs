@@ -7,12 +7,9 @@ use crate::key_finder;
 use crate::session::{SessionId, session_flag};
 use crate::state::ServerState;
 
-pub(crate) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS).docs(
-    Group::Server,
-    "6.0.0",
-    "O(1)",
-    "Users, and what they may do.",
-)];
+pub(crate) const TABLE: &[Command] = &[Command::container("acl", ACL_SUBCOMMANDS)
+    .also(SENTINEL)
+    .docs(Group::Server, "6.0.0", "O(1)", "Users, and what they may do.")];
 
 const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;
 

@@ -9,7 +9,7 @@ use crate::key_finder::{self, FoundKey};
 use crate::registry::{Registry, RowId};
 
 pub(super) const TABLE: &[Command] =
-    &[Command::new("command", AtLeast(1), LOADING | STALE, command)
+    &[Command::new("command", AtLeast(1), LOADING | STALE | SENTINEL, command)
         .subcommands(COMMAND_SUBCOMMANDS)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output_order"])

@@ -10,11 +10,13 @@ use crate::effects::ServerRequest;
 use crate::session::session_flag;
 
 const ALWAYS: u32 = NO_SCRIPT | LOADING | STALE | FAST | NO_AUTH | ALLOW_BUSY;
+/// What sentinels have, too.
+const EVERYWHERE: u32 = ALWAYS | SENTINEL;
 /// Whatever state the session is in, this leaves it.
 const LEAVES: u32 = ALWAYS | RUNS_IN_MULTI | DROPS_QUEUED | ALLOW_SUBSCRIBED;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("auth", AtLeast(2), ALWAYS, auth)
+    Command::new("auth", AtLeast(2), EVERYWHERE, auth)
         .secrets_found_by(|request| (1..request.len()).collect())
         .categories(category::CONNECTION)
         .docs(
@@ -29,7 +31,7 @@ pub(super) const TABLE: &[Command] = &[
         .categories(category::CONNECTION)
         .docs(Group::Connection, "1.0.0", "O(1)", "Returns what it was given.")
         .arguments("message#s"),
-    Command::new("hello", AtLeast(1), ALWAYS, hello)
+    Command::new("hello", AtLeast(1), EVERYWHERE, hello)
         .secrets_found_by(|request| secrets::behind(request, "AUTH", 2).collect())
         .categories(category::CONNECTION)
         .docs(
@@ -43,7 +45,7 @@ pub(super) const TABLE: &[Command] = &[
              ?clientname#s=SETNAME)",
         )
         .history(&[("6.2.0", "Without a version, only tells about the connection.")]),
-    Command::new("ping", AtLeast(1), FAST | ALLOW_SUBSCRIBED | TELLS_TROUBLE, ping)
+    Command::new("ping", AtLeast(1), FAST | ALLOW_SUBSCRIBED | TELLS_TROUBLE | SENTINEL, ping)
         .categories(category::CONNECTION)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .docs(Group::Connection, "1.0.0", "O(1)", "Answers, with the given text if there is one.")
@@ -181,8 +183,9 @@ fn parse_hello(request: Request<'_>) -> Result<HelloOptions<'_>, CommandError> {
 }
 
 fn greet(cx: &mut Context<'_>) {
+    let is_sentinel = cx.server.identity.is_sentinel;
     let reply = &mut cx.reply;
-    reply.map(7);
+    reply.map(if is_sentinel { 6 } else { 7 });
     reply.bulk(b"server");
     reply.bulk(b"redis");
     reply.bulk(b"version");
@@ -192,9 +195,11 @@ fn greet(cx: &mut Context<'_>) {
     reply.bulk(b"id");
     reply.integer(cx.session.id.number as i64);
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
-    reply.bulk(b"role");
-    reply.bulk(b"master");
+    reply.bulk(if is_sentinel { b"sentinel" } else { b"standalone" });
+    if !is_sentinel {
+        reply.bulk(b"role");
+        reply.bulk(b"master");
+    }
     reply.bulk(b"modules");
     reply.array(0);
 }

@@ -7,10 +7,11 @@ use super::prelude::*;
 use crate::REDIS_VERSION;
 use crate::persistence::Loading;
 use crate::pubsub::TopicKind;
+use crate::sentinel::{self, SentinelRequest};
 use crate::session::session_flag;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("info", AtLeast(1), LOADING | STALE, info)
+    Command::new("info", AtLeast(1), LOADING | STALE | SENTINEL, info)
         .categories(category::DANGEROUS)
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
         .docs(Group::Server, "1.0.0", "O(1)", "What the server tells of itself.")
@@ -27,32 +28,130 @@ struct Section {
     title: &'static str,
     /// Whether plain INFO shows it.
     is_default: bool,
+    servers: Servers,
     write: fn(&Context<'_>, &mut String) -> std::fmt::Result,
+}
+
+/// Which servers have a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Servers {
+    All,
+    Stores,
+    Sentinels,
+}
+
+impl Servers {
+    fn contains(self, is_sentinel: bool) -> bool {
+        self == Self::All || (self == Self::Sentinels) == is_sentinel
+    }
 }
 
 /// In the order in which they are told. A family with facts of its own adds them here.
 const SECTIONS: &[Section] = &[
-    Section { name: "server", title: "Server", is_default: true, write: server },
-    Section { name: "clients", title: "Clients", is_default: true, write: clients },
-    Section { name: "memory", title: "Memory", is_default: true, write: memory },
-    Section { name: "persistence", title: "Persistence", is_default: true, write: persistence },
-    Section { name: "stats", title: "Stats", is_default: true, write: stats },
-    Section { name: "replication", title: "Replication", is_default: true, write: replication },
-    Section { name: "cpu", title: "CPU", is_default: true, write: cpu },
-    Section { name: "modules", title: "Modules", is_default: true, write: |_, _| Ok(()) },
-    Section { name: "commandstats", title: "Commandstats", is_default: false, write: commandstats },
-    Section { name: "errorstats", title: "Errorstats", is_default: true, write: errorstats },
-    Section { name: "latencystats", title: "Latencystats", is_default: false, write: latencystats },
-    Section { name: "cluster", title: "Cluster", is_default: true, write: cluster },
-    Section { name: "keyspace", title: "Keyspace", is_default: true, write: keyspace },
+    Section {
+        name: "server",
+        title: "Server",
+        is_default: true,
+        servers: Servers::All,
+        write: server,
+    },
+    Section {
+        name: "clients",
+        title: "Clients",
+        is_default: true,
+        servers: Servers::All,
+        write: clients,
+    },
+    Section {
+        name: "memory",
+        title: "Memory",
+        is_default: true,
+        servers: Servers::Stores,
+        write: memory,
+    },
+    Section {
+        name: "persistence",
+        title: "Persistence",
+        is_default: true,
+        servers: Servers::Stores,
+        write: persistence,
+    },
+    Section {
+        name: "stats",
+        title: "Stats",
+        is_default: true,
+        servers: Servers::All,
+        write: stats,
+    },
+    Section {
+        name: "replication",
+        title: "Replication",
+        is_default: true,
+        servers: Servers::Stores,
+        write: replication,
+    },
+    Section { name: "cpu", title: "CPU", is_default: true, servers: Servers::All, write: cpu },
+    Section {
+        name: "modules",
+        title: "Modules",
+        is_default: true,
+        servers: Servers::Stores,
+        write: |_, _| Ok(()),
+    },
+    Section {
+        name: "commandstats",
+        title: "Commandstats",
+        is_default: false,
+        servers: Servers::Stores,
+        write: commandstats,
+    },
+    Section {
+        name: "errorstats",
+        title: "Errorstats",
+        is_default: true,
+        servers: Servers::Stores,
+        write: errorstats,
+    },
+    Section {
+        name: "latencystats",
+        title: "Latencystats",
+        is_default: false,
+        servers: Servers::Stores,
+        write: latencystats,
+    },
+    Section {
+        name: "cluster",
+        title: "Cluster",
+        is_default: true,
+        servers: Servers::Stores,
+        write: cluster,
+    },
+    Section {
+        name: "keyspace",
+        title: "Keyspace",
+        is_default: true,
+        servers: Servers::Stores,
+        write: keyspace,
+    },
+    Section {
+        name: "sentinel",
+        title: "Sentinel",
+        is_default: true,
+        servers: Servers::Sentinels,
+        write: |cx, text| text.write_str(&cx.server.sentinel.info),
+    },
 ];
 
 fn info(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let asked = |name: &str| request.args_from(1).any(|word| is_word(word, name));
     let everything = asked("all") || asked("everything");
     let defaults = request.len() == 1 || asked("default");
+    let is_sentinel = cx.server.identity.is_sentinel;
+    if is_sentinel && !sentinel::is_told(cx) {
+        return sentinel::hold(cx, request, SentinelRequest::Tell);
+    }
     let mut text = String::new();
-    for section in SECTIONS {
+    for section in SECTIONS.iter().filter(|section| section.servers.contains(is_sentinel)) {
         if everything || defaults && section.is_default || asked(section.name) {
             if !text.is_empty() {
                 text.push_str("\r\n");
@@ -91,7 +190,7 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "redis_git_sha1" => "00000000",
         "redis_git_dirty" => 0,
         "redis_build_id" => "0",
-        "redis_mode" => "standalone",
+        "redis_mode" => if identity.is_sentinel { "sentinel" } else { "standalone" },
         "tenure_version" => env!("CARGO_PKG_VERSION"),
         "tenure_incarnation" => identity.incarnation,
         "tenure_history" => history,

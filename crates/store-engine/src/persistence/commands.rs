@@ -28,7 +28,7 @@ pub(crate) const TABLE: &[Command] =
         Command::new(
             "shutdown",
             AtLeast(1),
-            ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY | ENDS_SERVER,
+            ADMIN | NO_SCRIPT | LOADING | STALE | NO_MULTI | ALLOW_BUSY | ENDS_SERVER | SENTINEL,
             shutdown,
         )
         .docs(Group::Server, "1.0.0", "O(N)", "Ends the server.")
@@ -106,6 +106,8 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if saves && saves_not || aborts && (saves || saves_not || hastens || forces) {
         return Err(CommandError::SYNTAX);
     }
+    // A sentinel has nothing to save.
+    saves_not |= cx.server.identity.is_sentinel;
     if aborts {
         if !cx.server.replication.is_ending {
             return Err(CommandError::text("ERR No shutdown in progress."));

@@ -9,26 +9,34 @@ use crate::gate;
 use crate::keyspace::changes::KeyEvent;
 use crate::notifications;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
+use crate::sentinel;
 use crate::state::ServerState;
 
 const LISTENS: u32 = PUBSUB | NO_SCRIPT | LOADING | STALE | ALLOW_SUBSCRIBED;
+/// What sentinels have, too: they publish their events.
+const LISTENS_ANYWHERE: u32 = LISTENS | SENTINEL;
 
 pub(crate) const TABLE: &[Command] = &[
-    Command::new("psubscribe", AtLeast(2), LISTENS, psubscribe)
+    Command::new("psubscribe", AtLeast(2), LISTENS_ANYWHERE, psubscribe)
         .channels(Channels::Patterns)
         .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels that match patterns.")
         .arguments("*pattern#b(pattern#p)"),
-    Command::new("publish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, publish)
-        .channels(Channels::First)
-        .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel.")
-        .arguments("channel#s message#s"),
+    Command::new(
+        "publish",
+        Exactly(3),
+        PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE | SENTINEL,
+        publish,
+    )
+    .channels(Channels::First)
+    .docs(Group::PubSub, "2.0.0", "O(N+M)", "Sends a message to all who listen to a channel.")
+    .arguments("channel#s message#s"),
     Command::container("pubsub", PUBSUB_SUBCOMMANDS).docs(
         Group::PubSub,
         "2.8.0",
         "O(1)",
         "Who listens to what.",
     ),
-    Command::new("punsubscribe", AtLeast(1), LISTENS, punsubscribe)
+    Command::new("punsubscribe", AtLeast(1), LISTENS_ANYWHERE, punsubscribe)
         .docs(Group::PubSub, "2.0.0", "O(N+M)", "Stops listening to patterns.")
         .arguments("?*pattern#p"),
     Command::new("spublish", Exactly(3), PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE, spublish)
@@ -46,7 +54,7 @@ pub(crate) const TABLE: &[Command] = &[
         .keys(&[KeySpec::all(1, NOT_KEY)])
         .docs(Group::PubSub, "7.0.0", "O(N)", "Listens to shard channels.")
         .arguments("*shardchannel#s"),
-    Command::new("subscribe", AtLeast(2), LISTENS, subscribe)
+    Command::new("subscribe", AtLeast(2), LISTENS_ANYWHERE, subscribe)
         .channels(Channels::All)
         .docs(Group::PubSub, "2.0.0", "O(N)", "Listens to channels.")
         .arguments("*channel#s"),
@@ -54,7 +62,7 @@ pub(crate) const TABLE: &[Command] = &[
         .keys(&[KeySpec::all(1, NOT_KEY)])
         .docs(Group::PubSub, "7.0.0", "O(N)", "Stops listening to shard channels.")
         .arguments("?*shardchannel#s"),
-    Command::new("unsubscribe", AtLeast(1), LISTENS, unsubscribe)
+    Command::new("unsubscribe", AtLeast(1), LISTENS_ANYWHERE, unsubscribe)
         .docs(Group::PubSub, "2.0.0", "O(N)", "Stops listening to channels.")
         .arguments("?*channel#s"),
 ];
@@ -177,6 +185,9 @@ fn confirm(cx: &mut Context<'_>, word: &str, topic: Option<&[u8]>, kind: TopicKi
 }
 
 fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if cx.server.identity.is_sentinel {
+        return sentinel::publish(cx, request);
+    }
     let count = publish_from(cx, request.arg(1), request.arg(2));
     gate::propagate_message(cx, request);
     cx.reply.count(count);

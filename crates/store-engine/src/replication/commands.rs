@@ -11,6 +11,7 @@ use crate::config::is_host;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::replication::{ReplicationRequest, replica_info, role};
+use crate::sentinel;
 use crate::session::{TimeoutReply, session_flag};
 
 pub(crate) const TABLE: &[Command] = &[
@@ -33,7 +34,7 @@ pub(crate) const TABLE: &[Command] = &[
     Command::new("replicaof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "5.0.0", "O(1)", "Makes the server a replica or a master.")
         .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))"),
-    Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST, role)
+    Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | SENTINEL, role)
         .categories(category::ADMIN | category::DANGEROUS)
         .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
@@ -53,7 +54,10 @@ pub(crate) const TABLE: &[Command] = &[
         .arguments("numreplicas#i timeout#i"),
 ];
 
-fn role(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+fn role(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if cx.server.identity.is_sentinel {
+        return sentinel::role(cx, request);
+    }
     if let Some(link) = cx.server.replication.link.clone() {
         replica_info::reply_role(cx, &link);
         return Ok(());

@@ -39,6 +39,8 @@ fn a_failover_goes_through_its_steps() {
         "+slave-reconf-done",
         "+failover-end",
         "+switch-master",
+        "+slave",
+        "+slave",
     ];
     assert_eq!(story.told(), expected);
     assert_eq!(story.follows, [(6380, None), (6381, Some(6380))]);

@@ -68,6 +68,7 @@ impl EventLoop {
             }
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),
+            ServerRequest::Sentinel(id, request) => self.ask_sentinel(id, request),
             ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);

@@ -24,6 +24,7 @@ mod replicas;
 mod replicate;
 mod run;
 mod save;
+mod sentinel;
 mod shrink;
 mod write;
 
@@ -49,6 +50,7 @@ use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
 use crate::replication::{IncomingEvent, ReplicationDriver, tell_facts};
+use crate::sentinel::{SentinelDriver, SentinelStart, Written};
 use crate::server::{Log, StartError, StopSignal};
 use crate::sockets::Sockets;
 use read::Arrival;
@@ -78,6 +80,8 @@ pub(crate) enum Message {
     Resolved(Resolved),
     /// Something became of the payload that a primary sends.
     Payload(IncomingEvent),
+    /// The file of a sentinel was written, or cannot be.
+    SentinelFile(Written),
 }
 
 /// What the loop shares with its handle and its helpers.
@@ -124,6 +128,8 @@ pub(crate) struct EventLoop {
     saver: Saver,
     persistence: Persistence,
     replication: ReplicationDriver,
+    /// Only where this is a sentinel.
+    sentinel: Option<SentinelDriver>,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
     /// Connections to other servers.
@@ -177,6 +183,7 @@ impl EventLoop {
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             replication,
+            sentinel: None,
             failure: None,
             peers: Peers::new(shared.mailbox.clone()),
             running: Running::begin(),
@@ -190,6 +197,23 @@ impl EventLoop {
             event_loop.acceptor.listen(event_loop.poll.registry(), listener)?;
         }
         Ok(event_loop)
+    }
+
+    /// It is a sentinel. Fails when there is no randomness.
+    pub(crate) fn watch_as(&mut self, start: SentinelStart) -> io::Result<()> {
+        let sockets = &self.shared.sockets;
+        let ports = sockets.ports();
+        // Others reach it as it reaches them.
+        let port = match sockets.dialer.is_on() {
+            true => ports.tls.or(ports.tcp),
+            false => ports.tcp.or(ports.tls),
+        };
+        let mailbox = self.shared.mailbox.clone();
+        let sentinel = SentinelDriver::new(start, port.unwrap_or(0), mailbox)?;
+        let line = format!("Sentinel ID is {}", sentinel.machine.id());
+        self.log(LogLevel::Warning, &line);
+        self.sentinel = Some(sentinel);
+        Ok(())
     }
 
     /// Loads data, then serves until told to stop. Fails when the system's event queue does, or
@@ -278,7 +302,8 @@ impl EventLoop {
         let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
         let wake_at = moments.into_iter().flatten().min();
         let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
-        let waits = [by_wall_clock, self.peers_wait_ms(), self.replication.wakes_in_ms()];
+        let sentinel = self.sentinel.as_ref().map(SentinelDriver::wakes_in_ms);
+        let waits = [by_wall_clock, self.peers_wait_ms(), self.replication.wakes_in_ms(), sentinel];
         let wait_ms = waits.into_iter().flatten().min()?;
         Some(Duration::from_millis(wait_ms))
     }
@@ -325,8 +350,7 @@ impl EventLoop {
             self.engine.tick(self.now_us);
             self.engine.finish_tick(self.clock.now_us() - self.now_us);
         }
-        self.check_peers();
-        self.turn_link();
+        self.turn_peers();
         self.check_acceptor();
         self.check_clients(self.now_us / 1000);
         loop {

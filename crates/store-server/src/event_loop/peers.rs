@@ -16,8 +16,17 @@ impl EventLoop {
         self.peers.handle_resolved(self.poll.registry(), now_ms, resolved);
     }
 
+    /// One pass for the servers that this one connected to.
+    pub(super) fn turn_peers(&mut self) {
+        self.check_peers();
+        match self.sentinel.is_some() {
+            true => self.turn_sentinel(),
+            false => self.turn_link(),
+        }
+    }
+
     /// Ends attempts to connect that took too long.
-    pub(super) fn check_peers(&mut self) {
+    fn check_peers(&mut self) {
         let Some(at_ms) = self.peers.wakes_at_ms() else { return };
         let now_ms = self.running.millis();
         if at_ms <= now_ms {

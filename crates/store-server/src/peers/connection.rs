@@ -187,6 +187,17 @@ impl Connection {
         matches!(self.state, State::Open { .. })
     }
 
+    /// The hosts of this end and of the other, by number.
+    pub(super) fn hosts(&self) -> Option<(String, String)> {
+        let socket = match &self.state {
+            State::Open { stream: Stream::Tcp(socket) } => socket,
+            State::Open { stream: Stream::Tls(stream) } => stream.socket(),
+            _ => return None,
+        };
+        let host = |at: SocketAddr| at.ip().to_canonical().to_string();
+        Some((host(socket.local_addr().ok()?), host(socket.peer_addr().ok()?)))
+    }
+
     /// Bytes that the socket has not taken.
     pub(super) fn unsent(&self) -> usize {
         self.output.len() - self.written

@@ -196,6 +196,11 @@ impl Peers {
         }
     }
 
+    /// The hosts of this end and of the other, by number, once it is open.
+    pub(crate) fn hosts(&self, id: PeerId) -> Option<(String, String)> {
+        self.connections.get(&id)?.hosts()
+    }
+
     /// Whether a read may bring something without an event.
     pub(crate) fn may_read(&self, id: PeerId) -> bool {
         self.connections

@@ -145,7 +145,13 @@ impl World {
                 }
                 self.judge_event(node, event.kind, &event.text, held.epoch);
             }
-            Output::WaitUntil(_) => {}
+            // No operator is there, and no script.
+            Output::Reply { .. }
+            | Output::StartScript { .. }
+            | Output::KillScript(_)
+            | Output::Crash
+            | Output::Advise(_)
+            | Output::WaitUntil(_) => {}
         }
     }
 

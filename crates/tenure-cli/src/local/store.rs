@@ -110,7 +110,8 @@ fn clients_max() -> Result<u64, Failure> {
 
 /// A line of the log, if it can be written: a full disk is no reason to end.
 pub(super) fn log(level: LogLevel, text: &str) {
-    let _ = writeln!(io::stdout().lock(), "{}", log_line::format(level, text));
+    let _ =
+        writeln!(io::stdout().lock(), "{}", log_line::format(log_line::Role::Store, level, text));
 }
 
 /// The one process that may serve a data folder.

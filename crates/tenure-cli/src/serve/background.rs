@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -27,8 +28,11 @@ pub(super) fn leave_terminal() -> io::Result<()> {
 /// Starts the same program with the same words, to run without us and without a terminal. A
 /// process that has threads cannot be split in two, and one that starts itself again need not be.
 pub(super) fn start_again() -> io::Result<()> {
+    let mut words = std::env::args_os();
     Command::new(own_program())
-        .args(std::env::args_os().skip(1))
+        // It may have been called by another name, which says what it is.
+        .arg0(words.next().unwrap_or_default())
+        .args(words)
         .env(MARK, "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

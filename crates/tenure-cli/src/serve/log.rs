@@ -10,7 +10,7 @@ use anyhow::Context;
 use store_engine::{Config, ProcessSettings, SystemLogSettings};
 use store_server::LogLevel;
 
-use crate::log_line;
+use crate::log_line::{self, Role};
 use crate::log_queue::STDOUT;
 
 /// Where the system listens for log lines.
@@ -24,6 +24,7 @@ const USER: u8 = 1;
 pub(super) struct Logger {
     /// `loglevel` at the start; the server follows its changes by itself.
     level: LogLevel,
+    role: Role,
     /// `None` is stdout.
     file: Option<PathBuf>,
     system: Option<Arc<SystemLog>>,
@@ -31,7 +32,7 @@ pub(super) struct Logger {
 
 impl Logger {
     /// As the settings say. Fails when the file or the system's log cannot be written.
-    pub(super) fn of(config: &Config) -> anyhow::Result<Self> {
+    pub(super) fn of(role: Role, config: &Config) -> anyhow::Result<Self> {
         let ProcessSettings { log_file: path, system_log, .. } = &config.settings().process;
         let file = (!path.is_empty()).then(|| std::path::absolute(path)).transpose()?;
         if let Some(path) = &file {
@@ -42,7 +43,8 @@ impl Logger {
             STDOUT.start();
         }
         let system = system_log.as_ref().map(SystemLog::open).transpose()?;
-        Ok(Self { level: config.settings().logs.level, file, system: system.map(Arc::new) })
+        let level = config.settings().logs.level;
+        Ok(Self { level, role, file, system: system.map(Arc::new) })
     }
 
     /// Whether lines go only to the terminal or pipe that we were started with.
@@ -66,7 +68,7 @@ impl Logger {
 
     /// Writes a line.
     pub(super) fn write(&self, level: LogLevel, text: &str) {
-        self.write_line(&log_line::format(level, text));
+        self.write_line(&log_line::format(self.role, level, text));
         if let Some(system) = &self.system {
             system.send(level, text);
         }

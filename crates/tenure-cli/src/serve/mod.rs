@@ -9,6 +9,7 @@ mod background;
 pub(crate) mod limits;
 mod log;
 mod logo;
+mod sentinel;
 mod settings;
 mod supervisor;
 
@@ -20,7 +21,7 @@ use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store_engine::{Config, REDIS_VERSION};
-use store_server::{LogLevel, Server, StopSignal, Stopper};
+use store_server::{LogLevel, Server, ServerBuilder, StartError, StopSignal, Stopper};
 
 use background::PidFile;
 use log::Logger;
@@ -29,7 +30,10 @@ use supervisor::Supervisor;
 
 use crate::allocator::Mimalloc;
 use crate::exit::{self, Failure};
+use crate::log_line::Role;
 use crate::run::signals::somebody_listens;
+
+pub(crate) use sentinel::run_by_name as run_sentinel_by_name;
 
 /// Run the Redis-compatible store as a server.
 ///
@@ -41,11 +45,22 @@ use crate::run::signals::somebody_listens;
 Examples:
   tenure serve
   tenure serve --port 7000 --requirepass secret --appendonly yes
-  tenure serve redis.conf --unixsocket /run/tenure.sock")]
+  tenure serve redis.conf --unixsocket /run/tenure.sock
+  tenure serve --sentinel sentinel.conf
+
+With --sentinel it watches Redis servers or stores, as redis-sentinel does, and keeps no data: see
+docs/sentinel.md. It writes what it must not forget into its file.")]
 pub(crate) struct Arguments {
     /// [redis.conf] [--port 6379] [--bind 127.0.0.1] [--unixsocket PATH] [--name value]…
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SETTINGS")]
     settings: Vec<String>,
+}
+
+impl Arguments {
+    /// As if somebody had typed these words.
+    pub(crate) fn of(settings: Vec<String>) -> Self {
+        Self { settings }
+    }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
@@ -54,21 +69,33 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         print_version();
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(words) = sentinel::words_of(&words) {
+        return sentinel::run(words);
+    }
     let sources = Sources::of(words);
     let mut config = settings::read(&sources)
         .map_err(|error| Failure::new(exit::CONFIGURATION, exit::with_causes(&error)))?;
-    let supervisor = Supervisor::of(&config)?;
+    let Some((logger, supervisor)) = begin_process(Role::Store, &mut config)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    Ok(serve(config, sources.file.as_deref(), logger, &supervisor)?)
+}
+
+/// Goes to the background if it is to, opens the log and asks for limits. `None` where another
+/// process goes on.
+fn begin_process(role: Role, config: &mut Config) -> anyhow::Result<Option<(Logger, Supervisor)>> {
+    let supervisor = Supervisor::of(config)?;
     if config.settings().process.is_daemon && supervisor.is_absent() && !background::is_background()
     {
         background::start_again().context("cannot go on in the background")?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(None);
     }
     if background::is_background() {
         background::leave_terminal().context("cannot leave the terminal")?;
     }
-    let logger = Logger::of(&config)?;
-    limits::apply(&mut config, &logger)?;
-    Ok(serve(config, sources.file.as_deref(), logger, &supervisor)?)
+    let logger = Logger::of(role, config)?;
+    limits::apply(config, &logger)?;
+    Ok(Some((logger, supervisor)))
 }
 
 fn serve(
@@ -101,17 +128,9 @@ fn serve(
         builder = builder.config_file(path);
     }
     // Before anybody can be served: whoever ends the server right after that ends it in order.
-    let signals = Signals::new([SIGTERM, SIGINT])?;
-    // A terminal that is closed, or whoever turns logs over, does not end it: as in Redis.
-    signal_hook::flag::register(SIGHUP, Default::default())?;
-    somebody_listens();
+    let signals = listen_to_signals()?;
     crate::file_limit::fail_writes_beyond_it()?;
-    let server = builder.start().inspect_err(|error| {
-        // In the background nobody reads what goes to stderr; in front of somebody, once is enough.
-        if !logger.is_stdout() {
-            logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
-        }
-    })?;
+    let server = start(builder, &logger)?;
     let _pid_file = PidFile::create(&pid_path, &logger);
     logger.log(LogLevel::Notice, "Ready to accept connections");
     if let Some(path) = &unix_socket {
@@ -124,6 +143,15 @@ fn serve(
     server.wait()?;
     logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
+}
+
+fn start(builder: ServerBuilder, logger: &Logger) -> Result<Server, StartError> {
+    builder.start().inspect_err(|error| {
+        // In the background nobody reads what goes to stderr; in front of somebody, once is enough.
+        if !logger.is_stdout() {
+            logger.log(LogLevel::Warning, &format!("Cannot start: {error}"));
+        }
+    })
 }
 
 fn unusable_directory(directory: &Path, error: &io::Error) -> anyhow::Error {
@@ -179,6 +207,14 @@ fn tell_listening(
         false => logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}.")),
     }
     logger.log(LogLevel::Notice, "Server initialized");
+}
+
+fn listen_to_signals() -> std::io::Result<Signals> {
+    let signals = Signals::new([SIGTERM, SIGINT])?;
+    // A terminal that is closed, or whoever turns logs over, does not end it: as in Redis.
+    signal_hook::flag::register(SIGHUP, Default::default())?;
+    somebody_listens();
+    Ok(signals)
 }
 
 fn stop_on_signals(mut signals: Signals, stopper: Stopper, logger: Logger) {

@@ -40,14 +40,26 @@ impl Sources {
 
 /// The settings of all sources.
 pub(super) fn read(sources: &Sources) -> anyhow::Result<Config> {
-    let mut config = Config::default();
+    let text = sources.file.as_deref().map(read_file).transpose()?;
+    read_onto(Config::default(), sources, text.as_deref())
+}
+
+/// The text of a configuration file.
+pub(super) fn read_file(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path)
+        .with_context(|| format!("cannot read the configuration file {}", path.display()))
+}
+
+/// The settings of all sources on top of `config`; `text` is what is in the file.
+pub(super) fn read_onto(
+    mut config: Config,
+    sources: &Sources,
+    text: Option<&str>,
+) -> anyhow::Result<Config> {
     let include = &mut |config: &mut Config, pattern: &str| include(config, pattern, 1);
-    if let Some(path) = &sources.file {
-        let name = path.display();
-        let text = fs::read_to_string(path)
-            .with_context(|| format!("cannot read the configuration file {name}"))?;
-        let read = parse_file_including(&mut config, &text, include);
-        read.map_err(with_suggestion).with_context(|| name.to_string())?;
+    if let (Some(path), Some(text)) = (&sources.file, text) {
+        let read = parse_file_including(&mut config, text, include);
+        read.map_err(with_suggestion).with_context(|| path.display().to_string())?;
     }
     if sources.reads_stdin {
         let mut text = String::new();

@@ -55,6 +55,24 @@ fn it_shows_an_election_a_hand_over_and_a_crash_and_ends_cleanly() {
 }
 
 #[test]
+fn with_sentinels_everything_moves_when_the_primary_is_killed() {
+    let mut demo = demo(&["--sentinel"]);
+    demo.next_line_with("sentinels at ports", GENEROUS);
+    demo.next_line_with("leads", GENEROUS);
+    demo.next_line_with("is killed", GENEROUS);
+    let moved = demo.next_line_with("the sentinels made port", GENEROUS);
+    assert!(moved.contains("after the kill"), "{moved}");
+    demo.next_line_with("leads", GENEROUS);
+    let started = children(demo.pid());
+    assert!(started.len() >= 8, "two stores, three sentinels, three instances: {started:?}");
+    demo.interrupt();
+    assert!(demo.wait(GENEROUS).success());
+    wait_until("nobody is left", GENEROUS, || started.iter().all(|id| is_gone(*id)));
+    let folder = std::env::temp_dir().join(format!("tenure-demo-{}", demo.pid()));
+    assert!(!folder.exists());
+}
+
+#[test]
 fn it_ends_by_itself_when_told_so() {
     let mut demo = demo(&["--seconds", "2"]);
     demo.next_line_with("leads", GENEROUS);

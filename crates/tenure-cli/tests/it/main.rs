@@ -35,6 +35,7 @@ mod quorum_succession;
 mod refusals;
 mod restored;
 mod run;
+mod sentinel;
 mod serve;
 mod serve_forms;
 mod sidecar;

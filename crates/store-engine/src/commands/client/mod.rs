@@ -19,7 +19,7 @@ pub(crate) use pause::{begin_pause, end_pause};
 use pause::{client_pause, client_unpause};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS)
-    .also(KEEPS_CACHING)
+    .also(KEEPS_CACHING | SENTINEL)
     .docs(Group::Connection, "2.4.0", "O(1)", "About this connection and others.")];
 
 const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;

@@ -8,6 +8,8 @@
 //! ```
 //! The children die with this process, whatever becomes of it: on Linux the kernel sees to that.
 
+mod sentinel;
+
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
@@ -47,7 +49,8 @@ const PAGE: &str = "127.0.0.1:8420";
 #[command(after_long_help = "\
 Examples:
   tenure demo
-  tenure demo --seconds 30")]
+  tenure demo --seconds 30
+  tenure demo --sentinel")]
 pub(crate) struct Arguments {
     /// End by itself after this many seconds.
     #[arg(long, value_name = "N")]
@@ -55,6 +58,13 @@ pub(crate) struct Arguments {
     /// The address of the page; 127.0.0.1:8420 or any free port by default.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Run the elections on a primary with two replicas, watched by three sentinels, and kill the
+    /// primary again and again.
+    #[arg(long)]
+    sentinel: bool,
+    /// Be one of the servers.
+    #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true, value_name = "WORDS")]
+    serve: Option<Vec<String>>,
     /// Be one of the instances.
     #[arg(long, hide = true, requires = "store", value_name = "NAME")]
     instance: Option<String>,
@@ -69,6 +79,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     // Whoever leads, shows or must end waits for no reader.
     log_queue::start();
     STDOUT.start();
+    if let Some(words) = arguments.serve {
+        end_with_the_demo(arguments.parent)?;
+        return crate::serve::run(crate::serve::Arguments::of(words));
+    }
     match (&arguments.instance, &arguments.store) {
         (Some(name), Some(store)) => runtime()?.block_on(take_part(name, store, arguments.parent)),
         _ => runtime()?.block_on(show(&arguments)),
@@ -79,12 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 /// What each of the three processes does: says when it leads, and works until it must not.
 async fn take_part(name: &str, store: &str, parent: Option<u32>) -> Result<ExitCode, Failure> {
-    #[cfg(target_os = "linux")]
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| no(&e))?;
-    let found = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
-    if parent.is_some_and(|parent| found != Some(parent)) {
-        return Err(Failure::new(exit::NO, "the demo is over already"));
-    }
+    end_with_the_demo(parent)?;
     let tenure = Tenure::builder().instance(name).store(store).ttl(TTL).connect().await?;
     let election = tenure.election(RESOURCE).version(env!("CARGO_PKG_VERSION"));
     let election = election.fresh_store(true).start().await?;
@@ -102,13 +111,23 @@ async fn take_part(name: &str, store: &str, parent: Option<u32>) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whatever becomes of the demo, this process does not outlive it.
+fn end_with_the_demo(parent: Option<u32>) -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| no(&e))?;
+    let found = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    match parent.is_some_and(|parent| found != Some(parent)) {
+        true => Err(Failure::new(exit::NO, "the demo is over already")),
+        false => Ok(()),
+    }
+}
+
 // ---------------------------------------------------------------------- the show
 
 async fn show(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let ends = asked_to_end()?;
-    let store = Store::builder().any_port().start().map_err(|error| no(&error))?;
-    let port = store.port().ok_or_else(|| Failure::new(exit::NO, "the store listens nowhere"))?;
-    let address = format!("redis://127.0.0.1:{port}");
+    let mut store = StoreOfDemo::start(arguments.sentinel).await?;
+    let address = store.address()?;
     let mut stage = Stage::set(&address)?;
 
     let operator = Tenure::builder().instance("operator").store(&address).connect().await?;
@@ -120,14 +139,49 @@ async fn show(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
     let limit = arguments.seconds.map_or(Duration::MAX, Duration::from_secs);
     let played = tokio::select! {
-        played = timeout(limit, stage.play(&operator)) => played.unwrap_or(Ok(())),
+        played = timeout(limit, stage.play_on(&mut store, &operator)) => played.unwrap_or(Ok(())),
         () = page.serve(std::future::pending()) => Ok(()),
         () = ends => Ok(()),
     };
     stage.clear().await;
     operator.shutdown().await;
+    store.clear().await;
     result("\nthe demo is over; nothing of it is left running");
     played.map(|()| ExitCode::SUCCESS)
+}
+
+/// What the instances contend on.
+enum StoreOfDemo {
+    /// In this process.
+    One(Store),
+    /// Processes of their own.
+    Watched(sentinel::Group),
+}
+
+impl StoreOfDemo {
+    async fn start(is_watched: bool) -> Result<Self, Failure> {
+        if is_watched {
+            return Ok(Self::Watched(sentinel::Group::start().await?));
+        }
+        let store = Store::builder().any_port().start().map_err(|error| no(&error))?;
+        Ok(Self::One(store))
+    }
+
+    fn address(&self) -> Result<String, Failure> {
+        let nowhere = || Failure::new(exit::NO, "the store listens nowhere");
+        match self {
+            Self::One(store) => {
+                Ok(format!("redis://127.0.0.1:{}", store.port().ok_or_else(nowhere)?))
+            }
+            Self::Watched(group) => Ok(group.address()),
+        }
+    }
+
+    async fn clear(self) {
+        if let Self::Watched(group) = self {
+            group.clear().await;
+        }
+    }
 }
 
 /// The usual port, or any other if that is taken; the one that was asked for, or none.
@@ -208,6 +262,13 @@ impl Stage {
         self.players.retain(|player| player.name != name);
         self.players.push(Player { name, process });
         Ok(())
+    }
+
+    async fn play_on(&mut self, store: &mut StoreOfDemo, by: &Tenure) -> Result<(), Failure> {
+        match store {
+            StoreOfDemo::One(_) => self.play(by).await,
+            StoreOfDemo::Watched(group) => self.play_failovers(group, by).await,
+        }
     }
 
     /// The plot: again and again, until somebody ends it.

@@ -1,0 +1,271 @@
+//! A sentinel around the engine: the machine of `store-sentinel`, its connections, its file and
+//! its scripts.
+//!
+//! ```text
+//! time, replies, hellos, commands ─► SentinelDriver: Sentinel ─► Output ─► in order:
+//!     Persist ─► a thread ─► only then what follows: Dial, Send, Answer, Reply, Tell, scripts
+//! ```
+//! The machine decides everything. The loop feeds it and does what it asks for
+//! (`event_loop/sentinel.rs`). What is said may tell of epochs and votes, so it waits until the
+//! file has them; the loop itself never waits for the disk.
+
+mod file;
+mod scripts;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+use store_engine::{LogLevel, SessionId};
+use store_replica::Moment;
+use store_resp::{Reply, ReplyParser};
+use store_sentinel::{
+    AdminRequest, Configuration, Draw, Level, LinkId, Output, Question, RunId, Sentinel,
+    Surroundings, Timing,
+};
+use store_types::glob;
+
+use crate::clock::Running;
+use crate::peers::PeerId;
+use crate::persistence::Mailbox;
+use file::ConfigFile;
+pub(crate) use file::Written;
+use scripts::RunningScripts;
+
+/// What a sentinel begins with.
+#[derive(Debug)]
+pub(crate) struct SentinelStart {
+    pub(crate) path: PathBuf,
+    pub(crate) configuration: Configuration,
+}
+
+/// A connection that the machine asked for.
+pub(crate) struct Link {
+    pub(crate) peer: PeerId,
+    /// Where to, as it was given: a name or a number.
+    pub(crate) host: String,
+    /// Bytes that are no whole reply yet.
+    unparsed: Vec<u8>,
+}
+
+/// One sentinel, as the loop drives it.
+pub(crate) struct SentinelDriver {
+    pub(crate) machine: Sentinel,
+    pub(crate) file: ConfigFile,
+    pub(crate) scripts: RunningScripts,
+    pub(crate) links: BTreeMap<LinkId, Link>,
+    pub(crate) of_peers: BTreeMap<PeerId, LinkId>,
+    /// Sessions that wait for an answer, by the number that the machine knows them by.
+    sessions: BTreeMap<u64, SessionId>,
+    /// What is to be done, in order. It waits while the file is written.
+    queue: VecDeque<Output>,
+    /// Scratch for reads.
+    pub(crate) buffer: Vec<u8>,
+    running: Running,
+    wakes_at: Moment,
+}
+
+/// Longer replies are no server's: INFO of one with a thousand replicas is much shorter.
+const UNPARSED_MAX: usize = 4 * 1024 * 1024;
+
+impl SentinelDriver {
+    /// `port` is where others reach it.
+    pub(crate) fn new(start: SentinelStart, port: u16, mailbox: Mailbox) -> io::Result<Self> {
+        let running = Running::begin();
+        let now = Moment::from_ms(running.millis());
+        let mut urandom = File::open("/dev/urandom")?;
+        let id = random_id(&mut urandom)?;
+        let mut bytes = [0; 8];
+        urandom.read_exact(&mut bytes)?;
+        let draw = draw_from(u64::from_ne_bytes(bytes));
+        let configuration = Configuration { port, ..start.configuration };
+        let machine = Sentinel::new(now, configuration, id, Timing::default(), draw);
+        Ok(Self {
+            machine,
+            file: ConfigFile::new(start.path, mailbox),
+            scripts: RunningScripts::default(),
+            links: BTreeMap::new(),
+            of_peers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            queue: VecDeque::new(),
+            buffer: Vec::new(),
+            running,
+            wakes_at: now,
+        })
+    }
+
+    /// A clock that nobody sets.
+    pub(crate) fn now(&self) -> Moment {
+        Moment::from_ms(self.running.millis())
+    }
+
+    /// How long nothing is due here, in milliseconds.
+    pub(crate) fn wakes_in_ms(&self) -> u64 {
+        self.wakes_at.since(self.now()).as_micros().div_ceil(1000) as u64
+    }
+
+    /// Tells the machine that time has passed, when it wants to hear of it.
+    pub(crate) fn pass_time(&mut self) {
+        let now = self.now();
+        if now < self.wakes_at {
+            return;
+        }
+        for (id, end) in self.scripts.take_ended() {
+            self.machine.handle_script_end(now, id, end);
+        }
+        self.file.try_again(now);
+        self.machine.handle_time(now);
+    }
+
+    /// The next thing to do, unless it must wait for the file.
+    pub(crate) fn next_output(&mut self) -> Option<Output> {
+        while let Some(output) = self.machine.next_output() {
+            self.queue.push_back(output);
+        }
+        if let Output::WaitUntil(at) = self.machine.poll_output() {
+            self.wakes_at = at;
+        }
+        loop {
+            if self.file.is_writing() {
+                return None;
+            }
+            match self.queue.pop_front()? {
+                Output::Persist(text) => {
+                    let text = self.newest_text().unwrap_or(text);
+                    if self.file.has_failed() {
+                        self.refuse_kept();
+                    }
+                    self.file.write(text);
+                }
+                output => return Some(output),
+            }
+        }
+    }
+
+    /// Texts that wait are not worth writing but for the last: what stands before it waits a
+    /// little longer for that.
+    fn newest_text(&mut self) -> Option<String> {
+        let mut newest = None;
+        self.queue.retain_mut(|output| match output {
+            Output::Persist(text) => {
+                newest = Some(std::mem::take(text));
+                false
+            }
+            _ => true,
+        });
+        newest
+    }
+
+    /// The file was written, or cannot be. Returns what the log is to say.
+    pub(crate) fn file_written(&mut self, written: Written) -> Option<(LogLevel, String)> {
+        let (had_failed, has_failed) = (self.file.has_failed(), written.result.is_err());
+        let now = self.now();
+        let line = self.file.finish(now, written);
+        if has_failed && !had_failed {
+            self.refuse_kept();
+        }
+        line
+    }
+
+    /// Whoever waits for what the file lacks is told that it is not kept.
+    fn refuse_kept(&mut self) {
+        for output in &mut self.queue {
+            if let Output::Reply { bytes, .. } = output
+                && bytes == b"+OK\r\n"
+            {
+                *bytes = b"-ERR Failed to save config file. Check server logs.\r\n".to_vec();
+            }
+        }
+    }
+
+    /// SENTINEL of a session, which waits for the answer.
+    pub(crate) fn ask(&mut self, id: SessionId, request: AdminRequest<'_>) {
+        self.sessions.insert(id.number, id);
+        let now = self.now();
+        self.machine.handle_command(now, request, &Machine);
+    }
+
+    /// Whose answer it is.
+    pub(crate) fn take_session(&mut self, session: store_replica::SessionId) -> Option<SessionId> {
+        self.sessions.remove(&session.0)
+    }
+
+    /// A question as it leaves. A sentinel that cannot write its file asks for no votes: it would
+    /// forget its own.
+    pub(crate) fn question_bytes(&self, link: LinkId, question: Question) -> Option<Vec<u8>> {
+        let question = match question {
+            Question::IsDown(mut asked) if self.file.has_failed() => {
+                asked.candidate = None;
+                Question::IsDown(asked)
+            }
+            Question::Follow(None) if self.file.has_failed() => return None,
+            question => question,
+        };
+        Some(self.machine.encode(link, &question))
+    }
+
+    /// Bytes that came over a connection: the replies that are whole. Fails when they cannot
+    /// become replies.
+    pub(crate) fn take_bytes(&mut self, id: LinkId, bytes: &[u8]) -> Result<Vec<Reply>, ()> {
+        let Some(link) = self.links.get_mut(&id) else { return Ok(Vec::new()) };
+        link.unparsed.extend_from_slice(bytes);
+        let (mut replies, mut at) = (Vec::new(), 0);
+        while let Some((reply, len)) = ReplyParser.parse(&link.unparsed[at..]).map_err(|_| ())? {
+            replies.push(reply);
+            at += len;
+        }
+        link.unparsed.drain(..at);
+        if link.unparsed.len() > UNPARSED_MAX { Err(()) } else { Ok(replies) }
+    }
+
+    pub(crate) fn open(&mut self, id: LinkId, peer: PeerId, host: String) {
+        self.links.insert(id, Link { peer, host, unparsed: Vec::new() });
+        self.of_peers.insert(peer, id);
+    }
+
+    /// The connection is gone. Which it was.
+    pub(crate) fn forget(&mut self, id: LinkId) -> Option<PeerId> {
+        let link = self.links.remove(&id)?;
+        self.of_peers.remove(&link.peer);
+        Some(link.peer)
+    }
+}
+
+pub(crate) fn log_level(level: Level) -> LogLevel {
+    match level {
+        Level::Debug => LogLevel::Debug,
+        Level::Notice => LogLevel::Notice,
+        Level::Warning => LogLevel::Warning,
+    }
+}
+
+/// What the machine cannot see.
+struct Machine;
+
+impl Surroundings for Machine {
+    fn is_executable(&self, path: &str) -> bool {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    }
+
+    fn matches(&self, pattern: &[u8], name: &str) -> bool {
+        glob::matches(pattern, name.as_bytes(), glob::Case::Sensitive)
+    }
+}
+
+fn random_id(urandom: &mut File) -> io::Result<RunId> {
+    let mut bytes = [0; 20];
+    urandom.read_exact(&mut bytes)?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(RunId::parse(digits.as_bytes()).expect("hexadecimal digits are an id"))
+}
+
+/// Numbers that only have to differ between sentinels: splitmix64.
+fn draw_from(mut state: u64) -> Draw {
+    Draw::new(move |limit| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit.max(1)
+    })
+}
