@@ -386,10 +386,16 @@ fn audience_of(cx: &Context<'_>) -> Option<Audience> {
 
 /// Propagates a message, which changes no data: replicas have listeners, too.
 pub(crate) fn propagate_message(cx: &mut Context<'_>, request: Request<'_>) {
-    let is_told = audience_of(cx).is_some_and(|audience| audience != Audience::File);
-    if cx.db.changes.feeds_stream && is_told {
+    if audience_of(cx).is_some_and(|audience| audience != Audience::File) {
+        propagate_to_replicas(cx, request.to_owned());
+    }
+}
+
+/// Propagates what no file gets.
+pub(crate) fn propagate_to_replicas(cx: &mut Context<'_>, request: OwnedRequest) {
+    if cx.db.changes.feeds_stream {
         let db = cx.db.selected();
-        cx.db.changes.unit.push(Audience::Stream, db, request.to_owned());
+        cx.db.changes.unit.push(Audience::Stream, db, request);
     }
 }
 

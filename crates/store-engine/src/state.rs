@@ -109,6 +109,8 @@ pub struct Stats {
     pub errors: BTreeMap<Vec<u8>, u64>,
     /// All error replies.
     pub error_replies: u64,
+    /// Requests of a primary's stream that were answered with an error.
+    pub unexpected_errors: u64,
     /// Failed attempts to authenticate.
     pub auth_failures: u64,
     /// The most memory ever used.

@@ -201,6 +201,11 @@ impl Replication {
         None
     }
 
+    /// Whether any session waits for replicas to confirm.
+    pub fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
     /// Ends a session's WAIT from outside (CLIENT UNBLOCK).
     pub fn stop_waiting(&mut self, session: SessionId) {
         self.waits.remove(session);

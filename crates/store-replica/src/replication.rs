@@ -199,6 +199,11 @@ impl Replication {
         self.counts
     }
 
+    /// The history gets another name, of which no replica knows (DEBUG CHANGE-REPL-ID).
+    pub fn change_id(&mut self) {
+        self.renew_history();
+    }
+
     /// Clients are paused or not, for whatever reason. While they are, nothing is fed that was not
     /// written by a client.
     pub fn set_paused(&mut self, is_paused: bool) {

@@ -435,7 +435,7 @@ fn stats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "tracking_total_keys" => tracking.key_count(),
         "tracking_total_items" => tracking.item_count(),
         "tracking_total_prefixes" => tracking.prefix_count(),
-        "unexpected_error_replies" => 0,
+        "unexpected_error_replies" => stats.unexpected_errors,
         "total_error_replies" => stats.error_replies,
         "dump_payload_sanitizations" => 0,
         "total_reads_processed" => measured.reads,

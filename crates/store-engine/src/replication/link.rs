@@ -59,12 +59,14 @@ impl Engine {
         session.output.clear();
         const ALONE: u32 = session_flag::SUBSCRIBED | session_flag::MONITOR;
         let is_link = session.has(session_flag::PRIMARY_LINK) && !session.has(ALONE);
-        Applied {
+        let applied = Applied {
             db: session.db,
             in_transaction: session.has(session_flag::IN_MULTI),
             error,
             is_open: is_link && outcome == ExecuteOutcome::Ready && lacks_database.is_none(),
             lacks_database,
-        }
+        };
+        self.state.stats.unexpected_errors += u64::from(applied.error.is_some());
+        applied
     }
 }

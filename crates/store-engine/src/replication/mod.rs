@@ -52,6 +52,8 @@ pub enum ReplicationRequest {
     Failover(FailoverRequest),
     /// FAILOVER ABORT.
     AbortFailover,
+    /// DEBUG CHANGE-REPL-ID.
+    ChangeId,
 }
 
 /// The part of the stream that is kept.

@@ -135,6 +135,8 @@ pub struct AppendLog {
     syncs: u64,
     postponed_since_ms: Option<u64>,
     delayed_syncs: u64,
+    /// Whether the last flush left units in the buffer: their replies have left since.
+    has_acknowledged_waiting: bool,
 }
 
 /// A sync on another thread.
@@ -241,6 +243,7 @@ impl AppendLog {
             syncs: 0,
             postponed_since_ms: None,
             delayed_syncs: 0,
+            has_acknowledged_waiting: false,
         }
     }
 
@@ -252,6 +255,7 @@ impl AppendLog {
         self.encoder = Encoder::new();
         self.buffer.clear();
         (self.sealed, self.sums, self.has_gap) = (0, false, false);
+        self.has_acknowledged_waiting = false;
         self.before = None;
     }
 
@@ -279,6 +283,24 @@ impl AppendLog {
     ///
     /// Fails only when the process must not go on.
     pub fn flush(
+        &mut self,
+        now_ms: u64,
+        settings: &AppendSettings,
+    ) -> Result<Option<Job>, AppendError> {
+        let acknowledged_len = (!self.has_acknowledged_waiting).then_some(self.file.len);
+        let flushed = self.write_and_sync(now_ms, settings);
+        self.has_acknowledged_waiting = self.has_waiting();
+        if flushed.is_err()
+            && let Some(len) = acknowledged_len.filter(|len| *len < self.file.len)
+        {
+            // The next start must not show what was promised to nobody and may be gone later.
+            // What another policy had acknowledged before is not taken away.
+            let _ = self.file.file.set_len(len);
+        }
+        flushed
+    }
+
+    fn write_and_sync(
         &mut self,
         now_ms: u64,
         settings: &AppendSettings,
@@ -538,11 +560,7 @@ impl AppendLog {
         }
         match settings.policy {
             FsyncPolicy::Always => {
-                if let Err(error) = self.sync(now_ms) {
-                    // Acknowledged to nobody: the next start must not show what may be gone later.
-                    let _ = self.file.file.set_len(self.file.synced_len);
-                    return Err(self.error(error));
-                }
+                self.sync(now_ms).map_err(|error| self.error(error))?;
                 self.synced_at_ms = now_ms;
                 self.owes_sync = false;
                 Ok(None)

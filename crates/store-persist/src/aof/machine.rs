@@ -27,7 +27,7 @@ use store_resp::Request;
 
 use super::layout::Layout;
 use super::log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job};
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Numbers};
 use super::plan::make_plan;
 use super::rewrite::{create_base, make_durable_folder, replace_all};
 use crate::disk::Disk;
@@ -212,6 +212,9 @@ pub struct AppendFile {
     looked_at_ms: u64,
     /// The last one that was given out.
     generation: u64,
+    /// Numbers of files that this process has given or seen. A manifest that is read again may be
+    /// another one, or gone; a thread may still be about to remove a file by its name.
+    used: Numbers,
     /// Whether a rewrite was asked for and has not begun.
     rewrite_wanted: bool,
     /// Whether one is due, and another snapshot is under way.
@@ -233,6 +236,7 @@ impl AppendFile {
             moving: None,
             looked_at_ms: 0,
             generation: 0,
+            used: Numbers::default(),
             rewrite_wanted: false,
             waits_for_snapshot: false,
             retry_at_ms: 0,
@@ -555,6 +559,7 @@ impl AppendFile {
             State::Off(_) | State::Starting(None) => {}
             State::Starting(Some((log, _))) => log.discard_unlisted(),
             State::On(mut log) | State::Rewriting(mut log, _) => {
+                self.use_up_numbers(log.manifest().numbers());
                 if let Err(error) = log.flush_all(now_ms) {
                     self.warn(format!("Writing the last of the AOF file failed: {error}"));
                 }
@@ -604,7 +609,8 @@ impl AppendFile {
                 self.state = State::Starting(None);
                 let plan = make_plan(&*self.disk, &layout).map_err(io::Error::other)?;
                 let (disk, base) = (Arc::clone(&self.disk), base(&layout));
-                let manifest = plan.manifest;
+                let mut manifest = plan.manifest;
+                manifest.continue_numbers(self.used);
                 let log = AppendLog::begin_unlisted(disk, layout, manifest, now_ms, generation)?;
                 self.state = State::Starting(Some((log, base.clone())));
                 self.outputs.push_back(Output::Propagate(true));
@@ -655,6 +661,7 @@ impl AppendFile {
             State::Off(_) => self.finish_off(&base),
             State::Starting(Some((mut log, _))) => {
                 let job = log.finish_switch(now_ms, base.is_rdb, &base.path());
+                self.use_up_numbers(log.manifest().numbers());
                 self.state = match job {
                     Ok(_) => State::On(log),
                     Err(_) => {
@@ -689,8 +696,11 @@ impl AppendFile {
 
     /// BGREWRITEAOF with the file off: the base is there, and nothing is appended to it.
     fn finish_off(&mut self, base: &Base) -> io::Result<Job> {
-        let paths = replace_all(&*self.disk, &base.layout, base.is_rdb, &base.path())?;
-        Ok(Job::Remove { generation: base.generation, paths })
+        let Base { generation, is_rdb, ref layout } = *base;
+        let manifest = replace_all(&*self.disk, layout, is_rdb, &base.path(), self.used)?;
+        self.use_up_numbers(manifest.numbers());
+        let paths = manifest.history.iter().map(|file| layout.path_of(&file.name)).collect();
+        Ok(Job::Remove { generation, paths })
     }
 
     fn rewrite_done(&mut self, now_ms: u64, job: Job) {
@@ -781,6 +791,11 @@ impl AppendFile {
             has_sums: self.settings.has_sums,
             rests_now: self.settings.rests_on_rewrite && self.base().is_some(),
         }
+    }
+
+    fn use_up_numbers(&mut self, numbers: Numbers) {
+        self.used.base = self.used.base.max(numbers.base);
+        self.used.increment = self.used.increment.max(numbers.increment);
     }
 
     fn next_generation(&mut self) -> u64 {

@@ -6,8 +6,8 @@
 //! file appendonly.aof.1.incr.aof seq 1 type h     history: to be removed
 //! file appendonly.aof.2.incr.aof seq 2 type i     increments, in ascending order
 //! ```
-//! One changed bit would make an increment history, which is removed: hence the checksum. It comes
-//! first, so that a manifest that is cut between two lines is noticed as well. Redis passes over
+//! One changed bit would make an increment history, which is removed: hence the checksum. It is the
+//! first line, so that a manifest that is cut between two lines is noticed as well. Redis ignores
 //! the line, and writes manifests without it.
 
 use store_resp::split_quoted;
@@ -61,6 +61,13 @@ pub struct ManifestError {
     pub line: usize,
     /// What is wrong with it.
     pub why: &'static str,
+}
+
+/// The highest numbers that were given to files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) base: u64,
+    pub(super) increment: u64,
 }
 
 /// The files that count.
@@ -153,6 +160,17 @@ impl Manifest {
                 _ => self.increment_sequence = self.increment_sequence.max(number),
             }
         }
+    }
+
+    /// Makes sure that no file gets a number that `earlier` has given to one.
+    pub(super) fn continue_numbers(&mut self, earlier: Numbers) {
+        self.base_sequence = self.base_sequence.max(earlier.base);
+        self.increment_sequence = self.increment_sequence.max(earlier.increment);
+    }
+
+    /// The highest numbers so far.
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers { base: self.base_sequence, increment: self.increment_sequence }
     }
 
     /// Whether a file is listed, whatever as.

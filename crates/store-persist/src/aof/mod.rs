@@ -28,4 +28,4 @@ pub use machine::{AofFacts, AppendFile, Event, Output, Phase, Settings};
 pub use manifest::{FileKind, ListedFile, Manifest, ManifestError};
 pub use plan::{Part, Plan, PlanError, make_plan};
 pub use reader::{AofError, CommandReader, has_preamble, is_snapshot};
-pub use rewrite::{create_base, replace_all};
+pub use rewrite::create_base;

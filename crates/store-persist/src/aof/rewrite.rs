@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::encode::Increment;
 use super::layout::Layout;
 use super::log::{AppendLog, Job, OpenFile};
-use super::manifest::{FileKind, ListedFile, Manifest};
+use super::manifest::{FileKind, ListedFile, Manifest, Numbers};
 use super::plan::{commit_manifest, prepare_manifest, read_manifest, write_manifest};
 use crate::disk::{self, Disk, DiskFile};
 
@@ -285,14 +285,17 @@ pub(super) fn make_durable_folder(disk: &dyn Disk, layout: &Layout) -> io::Resul
 }
 
 /// Puts a base in place of all files while nothing is appended. It is whole and durable at
-/// `new_base`. Returns the files that it replaces.
-pub fn replace_all(
+/// `new_base`, and gets a number above `used`. Returns the manifest, whose history is to be
+/// removed.
+pub(super) fn replace_all(
     disk: &dyn Disk,
     layout: &Layout,
     is_rdb: bool,
     new_base: &Path,
-) -> io::Result<Vec<PathBuf>> {
+    used: Numbers,
+) -> io::Result<Manifest> {
     let mut manifest = read_manifest(disk, layout).map_err(io::Error::other)?;
+    manifest.continue_numbers(used);
     manifest.pass_over(layout, &disk.list(&layout.folder())?);
     let path = layout.path_of(&manifest.replace_base(layout, is_rdb));
     manifest.retire_increments(0);
@@ -300,5 +303,5 @@ pub fn replace_all(
     disk.rename(new_base, &path)?;
     disk.sync_folder(&layout.folder())?;
     commit_manifest(disk, layout)?;
-    Ok(manifest.history.iter().map(|file| layout.path_of(&file.name)).collect())
+    Ok(manifest)
 }

@@ -271,6 +271,31 @@ fn a_clock_that_is_set_back_does_not_put_the_last_sync_off() {
     assert!(wakes_at_ms <= world.wall_ms() + 1000, "{wakes_at_ms}");
 }
 
+/// With `always` a sync that fails ends the process. What is taken out of the file then was
+/// promised to nobody: what another policy had acknowledged before stays.
+#[test]
+fn a_sync_that_fails_takes_nothing_away_that_was_acknowledged() {
+    let resting = AppendSettings { rests_now: true, ..settings(FsyncPolicy::Always) };
+    for before in [settings(FsyncPolicy::Never), settings(FsyncPolicy::EverySecond), resting] {
+        for fault in [None, Some(Fault::WritesFail)] {
+            let mut world = World::begin(1, FsyncPolicy::Always, None);
+            let mut take = |token: u64, settings: &AppendSettings| {
+                let request = set_token(token);
+                world.log.add(20_000, [(0, request.as_request())].into_iter(), settings);
+                world.log.flush(20_000, settings).is_ok()
+            };
+            assert!(take(1, &before));
+            world.disk.set_fault(fault);
+            let acknowledged = if take(2, &before) { 2 } else { 1 };
+            world.disk.set_fault(Some(Fault::SyncsFail));
+            assert!(!take(3, &settings(FsyncPolicy::Always)), "it is not durable");
+            world.disk.set_fault(None);
+            let token = loaded(&world.disk.kill()).unwrap();
+            assert!(token >= acknowledged, "{before:?}, {fault:?}: {token}");
+        }
+    }
+}
+
 /// A process that was killed left an increment of this name, and power is lost before anything is
 /// written to the new one.
 #[test]

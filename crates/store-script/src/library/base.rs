@@ -70,7 +70,8 @@ fn unpack(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, Raise> {
     if first > last {
         return Ok(0);
     }
-    let count = last.checked_sub(first).and_then(|count| usize::try_from(count + 1).ok());
+    let count = last.checked_sub(first).and_then(|count| count.checked_add(1));
+    let count = count.and_then(|count| usize::try_from(count).ok());
     let in_range = i32::try_from(first).is_ok() && i32::try_from(last).is_ok();
     match count.filter(|count| in_range && stack.reserve(*count).is_ok()) {
         Some(count) => {

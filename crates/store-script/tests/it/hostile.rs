@@ -114,6 +114,8 @@ fn unpack_counts_without_overflow() {
         "-1e300, 1e300",
         "1, 9007199254740993",
         "2147483647, 2147483648",
+        "0, 1/0",
+        "0/0, 1/0",
     ];
     for range in ranges {
         assert_refused(format!("return unpack({{}}, {range})"), "too many results to unpack");

@@ -122,10 +122,6 @@ impl EventLoop {
             let error = CommandError::text("ERR Errors trying to SHUTDOWN. Check logs.");
             ending.sessions.into_iter().for_each(|id| self.engine.refuse_waiting(id, &error));
         }
-        if let Some(session) = self.engine.session_mut(id) {
-            session.output.extend_from_slice(b"+OK\r\n");
-        }
-        self.engine.resume_session(id);
-        tell_facts(&self.replication, &mut self.engine);
+        self.answer_ok(id);
     }
 }

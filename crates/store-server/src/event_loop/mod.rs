@@ -367,10 +367,7 @@ impl EventLoop {
         self.walk();
         self.walk_payload();
         self.make_durable();
-        self.write_clients();
-        if self.replication.is_active() {
-            self.write_replicas();
-        }
+        self.write_out();
         self.evict_clients();
         self.close_clients();
         self.shrink(self.now_us / 1000);

@@ -145,8 +145,8 @@ impl EventLoop {
         let count = self.engine.key_count();
         if count > 0 {
             let line = format!(
-                "!!! The master has next to no data, and the {count} keys of this replica go for \
-                 it. If the master lost its data, restore it from a backup, or from another \
+                "!!! The master has next to no data, and all of this replica (keys: {count}) goes \
+                 for it. If the master lost its data, restore it from a backup, or from another \
                  replica that still has them !!!"
             );
             self.log(LogLevel::Warning, &line);

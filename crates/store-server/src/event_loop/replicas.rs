@@ -53,7 +53,7 @@ impl EventLoop {
         self.carry_out();
     }
 
-    /// Writes to all replicas what they may have. Replies have left by now.
+    /// Writes to all replicas what they may have.
     pub(super) fn write_replicas(&mut self) {
         self.replication.has_more = false;
         if self.failure.is_some() {

@@ -61,6 +61,10 @@ impl EventLoop {
                 let outcome = machine.abort_failover(now);
                 return self.answer_failover(id, outcome);
             }
+            ReplicationRequest::ChangeId => {
+                machine.change_id();
+                return self.answer_ok(id);
+            }
             ReplicationRequest::Replconf(request) => {
                 machine.handle_replconf(now, session, request.as_request());
             }
@@ -83,18 +87,21 @@ impl EventLoop {
     /// Answered before anything is done: a change of the role sends away whoever waits.
     fn answer_failover(&mut self, id: SessionId, outcome: Result<(), FailoverError>) {
         match outcome {
-            Ok(()) => {
-                if let Some(session) = self.engine.session_mut(id) {
-                    session.output.extend_from_slice(b"+OK\r\n");
-                }
-                self.engine.resume_session(id);
-            }
+            Ok(()) => self.answer_ok(id),
             Err(error) => {
                 let error = CommandError::new(format!("ERR {error}"));
                 self.engine.refuse_waiting(id, &error);
             }
         }
         self.carry_out();
+        tell_facts(&self.replication, &mut self.engine);
+    }
+
+    pub(super) fn answer_ok(&mut self, id: SessionId) {
+        if let Some(session) = self.engine.session_mut(id) {
+            session.output.extend_from_slice(b"+OK\r\n");
+        }
+        self.engine.resume_session(id);
         tell_facts(&self.replication, &mut self.engine);
     }
 

@@ -22,7 +22,22 @@ impl EventLoop {
         self.count_memory(slot);
     }
 
-    pub(super) fn write_clients(&mut self) {
+    /// Replies leave before the stream does, unless somebody waits for replicas: then every step
+    /// before theirs makes the wait longer.
+    pub(super) fn write_out(&mut self) {
+        if !self.replication.is_active() {
+            return self.write_clients();
+        }
+        if self.replication.machine.has_waits() {
+            self.write_replicas();
+            self.write_clients();
+        } else {
+            self.write_clients();
+            self.write_replicas();
+        }
+    }
+
+    fn write_clients(&mut self) {
         let (mut written, mut writes) = (0, 0);
         let mut to_write = std::mem::take(&mut self.clients.to_write);
         for slot in to_write.drain(..) {

@@ -3,13 +3,16 @@
 mod digest;
 mod protocol;
 
+use store_resp::OwnedRequest;
 use store_types::dump::{self, save_value};
 
 use super::prelude::*;
 use crate::config::rewrite_whole_file;
 use crate::effects::ServerRequest;
+use crate::gate;
 use crate::keyspace::{Data, Entry, Expiry, Freeing, NewValue, ValueRef};
 use crate::persistence::snapshot::{self, LoadOptions};
+use crate::replication::{self, ReplicationRequest};
 use crate::session::session_flag;
 
 pub(super) const TABLE: &[Command] = &[Command::new(
@@ -58,7 +61,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     subcommand("quicklist-packed-threshold", Exactly(3), packed_threshold),
     subcommand("loadaof", Exactly(2), load_aof),
     subcommand("reload", AtLeast(2), reload),
-    subcommand("replicate", AtLeast(3), accept),
+    subcommand("replicate", AtLeast(3), replicate),
     subcommand("replybuffer", Exactly(4), replybuffer),
     subcommand("sdslen", Exactly(3), sdslen),
     subcommand("set-active-expire", Exactly(3), set_active_expire),
@@ -242,9 +245,16 @@ fn load_aof(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-fn change_repl_id(_: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    let text = "ERR DEBUG CHANGE-REPL-ID is refused by this server: elections rely on the id";
-    Err(CommandError::text(text))
+fn change_repl_id(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    replication::commands::hold(cx, request, ReplicationRequest::ChangeId)
+}
+
+/// Replicas run what this server does not.
+fn replicate(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let told = OwnedRequest::from_args(request.args_from(2));
+    gate::propagate_to_replicas(cx, told);
+    cx.reply.ok();
+    Ok(())
 }
 
 fn client_eviction(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

@@ -97,8 +97,9 @@ impl AppendFile {
     /// From here on units go to both folders, and to the new one alone once it has a base.
     pub(super) fn begin_move(&mut self, now_ms: u64, generation: u64) -> io::Result<()> {
         let (disk, layout) = (Arc::clone(&self.disk), self.settings.layout.clone());
-        let plan = make_plan(&*disk, &layout).map_err(io::Error::other)?;
-        let log = AppendLog::begin_unlisted(disk, layout, plan.manifest, now_ms, generation)?;
+        let mut manifest = make_plan(&*disk, &layout).map_err(io::Error::other)?.manifest;
+        manifest.continue_numbers(self.used);
+        let log = AppendLog::begin_unlisted(disk, layout, manifest, now_ms, generation)?;
         self.moving = Some(log);
         Ok(())
     }
@@ -111,7 +112,9 @@ impl AppendFile {
         base: &Base,
     ) -> io::Result<Job> {
         let mut moving = self.moving.take().expect("the caller has looked");
+        self.use_up_numbers(log.manifest().numbers());
         let job = moving.finish_switch(now_ms, base.is_rdb, &base.path());
+        self.use_up_numbers(moving.manifest().numbers());
         if job.is_err() {
             moving.discard_unlisted();
             self.state = State::On(log);

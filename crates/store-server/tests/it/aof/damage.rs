@@ -134,9 +134,18 @@ fn only_the_last_file_may_be_cut() {
     std::fs::write(path, b"*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$1\r\n1\r\n").unwrap();
     let manifest = folder.path().join(MANIFEST);
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, format!("{text}file {second} seq 2 type i\n")).unwrap();
+    // Whoever edits it by hand removes its checksum.
+    let (_, lines) = text.split_once('\n').unwrap();
+    std::fs::write(&manifest, format!("{lines}file {second} seq 2 type i\n")).unwrap();
     let error = refused(folder.path());
     assert!(error.contains(INCREMENT) && error.contains("offset"), "{error}");
+}
+
+/// An increment that is listed as history would be removed.
+#[test]
+fn a_changed_letter_of_the_manifest_removes_no_file() {
+    let retype = |bytes: &mut Vec<u8>| replace(bytes, b"type i", b"type h");
+    is_refused(MANIFEST, retype, &["manifest", "line 1", "remove the line with #SUM"]);
 }
 
 #[test]

@@ -6,5 +6,7 @@ mod link;
 mod peers;
 mod primary;
 mod replica;
+mod rolling;
+mod same_words;
 mod support;
 mod waiting;

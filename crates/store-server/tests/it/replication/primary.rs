@@ -252,3 +252,20 @@ fn a_primary_that_lost_its_data_says_loudly_what_its_replicas_are_about_to_do() 
     let part = "!!! This server has no keys, and replica 127.0.0.1:";
     wait_until("a loud line", GENEROUS, || lines.count(part) == 1);
 }
+
+#[test]
+fn debug_changes_the_id_and_speaks_to_replicas_alone() {
+    let server = primary().start().unwrap();
+    let mut ours = connect(&server);
+    let replica = follower(server.port().unwrap(), &[]);
+    let mut theirs = Connection::tcp(replica.port());
+    wait_for_link(&mut theirs);
+    assert_eq!(text(&ours.words("DEBUG REPLICATE SET there 1")), "OK");
+    wait_until("the write", GENEROUS, || text(&theirs.words("GET there")) == "1");
+    assert_eq!(text(&ours.words("EXISTS there")), "0");
+    let id = info(&mut ours, "replication", "master_replid");
+    assert_eq!(text(&ours.words("DEBUG CHANGE-REPL-ID")), "OK");
+    assert_ne!(info(&mut ours, "replication", "master_replid"), id);
+    assert_eq!(text(&theirs.words("CLIENT KILL TYPE master")), "1");
+    wait_until("another full sync", GENEROUS, || info(&mut ours, "stats", "sync_full") == "2");
+}
