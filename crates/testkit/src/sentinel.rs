@@ -85,9 +85,23 @@ impl SentinelGroup {
         hosts: &[Host],
         settings: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
+        Self::start_mixed_on(hosts, &ServerProgram::redis(), settings)
+    }
+
+    /// The same with this program for the sentinels.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start, or there are too few hosts for the sentinels.
+    #[must_use]
+    pub fn start_mixed_on(
+        hosts: &[Host],
+        sentinel: &ServerProgram,
+        settings: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
         let builder = settings(builder(None));
         let builders: Vec<_> = hosts.iter().map(|host| builder.clone().on(host)).collect();
-        Self::start_each(&builders, &real(&hosts[..SENTINELS]), None)
+        let sentinels = hosts[..SENTINELS].iter().map(|host| (host.clone(), sentinel.clone()));
+        Self::start_each(&builders, &sentinels.collect::<Vec<_>>(), None)
     }
 
     fn start_each(

@@ -179,9 +179,10 @@ impl Fault {
                     Topology::Single | Topology::Own => world.endure(0.2, 1.5),
                     Topology::Quorum | Topology::OwnQuorum => world.endure(0.3, 2.0),
                     // Well below the silence after which another is promoted.
-                    Topology::Sentinel | Topology::OwnSentinel | Topology::Cluster => {
-                        world.sleep(Duration::from_millis(600))
-                    }
+                    Topology::Sentinel
+                    | Topology::OwnSentinel
+                    | Topology::AllOwnSentinel
+                    | Topology::Cluster => world.sleep(Duration::from_millis(600)),
                 }
             }
             Fault::PauseReplica => {

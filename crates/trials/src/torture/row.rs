@@ -15,6 +15,8 @@ pub enum Topology {
     Sentinel,
     /// The same of our own stores, watched by real sentinels.
     OwnSentinel,
+    /// The same, watched by our own sentinels.
+    AllOwnSentinel,
     /// Three masters of a cluster with a replica each, on six hosts.
     Cluster,
     /// Three redis-servers that know nothing of each other.
@@ -30,6 +32,7 @@ impl Topology {
         ("own", Topology::Own),
         ("sentinel", Topology::Sentinel),
         ("own-sentinel", Topology::OwnSentinel),
+        ("all-own-sentinel", Topology::AllOwnSentinel),
         ("cluster", Topology::Cluster),
         ("quorum", Topology::Quorum),
         ("own-quorum", Topology::OwnQuorum),
@@ -39,16 +42,21 @@ impl Topology {
     pub(super) fn nodes(self) -> usize {
         match self {
             Topology::Single | Topology::Own => 1,
-            Topology::Sentinel | Topology::OwnSentinel | Topology::Quorum | Topology::OwnQuorum => {
-                3
-            }
+            Topology::Sentinel
+            | Topology::OwnSentinel
+            | Topology::AllOwnSentinel
+            | Topology::Quorum
+            | Topology::OwnQuorum => 3,
             Topology::Cluster => 6,
         }
     }
 
     /// Whether its servers are our own stores.
     pub(super) fn is_own(self) -> bool {
-        matches!(self, Topology::Own | Topology::OwnSentinel | Topology::OwnQuorum)
+        !matches!(
+            self,
+            Topology::Single | Topology::Sentinel | Topology::Cluster | Topology::Quorum
+        )
     }
 
     /// Whether its nodes decide together, each with a life and a clock of its own.
@@ -206,6 +214,8 @@ pub fn groups() -> Vec<Group> {
         sentinel(Topology::Sentinel, Mode::Strict),
         sentinel(Topology::OwnSentinel, Mode::Available),
         sentinel(Topology::OwnSentinel, Mode::Strict),
+        sentinel(Topology::AllOwnSentinel, Mode::Available),
+        sentinel(Topology::AllOwnSentinel, Mode::Strict),
         cluster(Mode::Available),
         cluster(Mode::Strict),
         quorum(Topology::Quorum),

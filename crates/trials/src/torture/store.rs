@@ -100,9 +100,13 @@ pub(super) fn start(
             let server = builder.args(["--appendonly", "yes"]).start();
             Box::new(Kept { server, copy: None })
         }
-        Topology::Sentinel | Topology::OwnSentinel => {
+        Topology::Sentinel | Topology::OwnSentinel | Topology::AllOwnSentinel => {
+            let sentinel = match topology {
+                Topology::AllOwnSentinel => program.clone(),
+                _ => ServerProgram::redis(),
+            };
             let server = |builder: RedisServerBuilder| under(builder).program(program);
-            let group = SentinelGroup::start_on(&hosts(), server);
+            let group = SentinelGroup::start_mixed_on(&hosts(), &sentinel, server);
             Box::new(Watched { group, mode })
         }
         Topology::Quorum | Topology::OwnQuorum => {
