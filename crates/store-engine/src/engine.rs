@@ -465,6 +465,7 @@ impl Engine {
         }
         self.state.pause.iter_mut().for_each(|pause| shift(&mut pause.until_ms));
         shift(&mut self.state.identity.started_at_ms);
+        shift(&mut self.state.identity.incarnation_since_ms);
         shift(&mut self.state.persistence.aof.rewrite_started_at_ms);
         self.state.saving.clock_stepped(step_ms);
         self.state.rate_meter = RateMeter::default();

@@ -75,6 +75,9 @@ pub struct Identity {
     pub config_file: String,
     /// When it started, unix milliseconds.
     pub started_at_ms: u64,
+    /// Since when it has the incarnation, unix milliseconds: its start, or the last promotion or
+    /// full sync.
+    pub incarnation_since_ms: u64,
     /// Whether it is a sentinel: it has no keys, and commands of its own.
     pub is_sentinel: bool,
 }

@@ -490,11 +490,13 @@ fn remove_leftovers_of(config: &Config, disk: &dyn Disk) {
 }
 
 fn identity_of_process() -> Identity {
+    let started_at_ms = Clock::new().now_us() / 1000;
     Identity {
         process_id: std::process::id(),
         system: system(),
         executable: executable(),
-        started_at_ms: Clock::new().now_us() / 1000,
+        started_at_ms,
+        incarnation_since_ms: started_at_ms,
         ..Identity::default()
     }
 }

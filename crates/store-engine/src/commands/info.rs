@@ -184,6 +184,7 @@ macro_rules! facts {
 fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let (identity, now_ms) = (&cx.server.identity, cx.db.now_ms());
     let uptime = now_ms.saturating_sub(identity.started_at_ms) / 1000;
+    let of_incarnation = now_ms.saturating_sub(identity.incarnation_since_ms) / 1000;
     let history = if identity.history_complete { "complete" } else { "unknown" };
     facts!(text,
         "redis_version" => REDIS_VERSION,
@@ -193,6 +194,7 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "redis_mode" => if identity.is_sentinel { "sentinel" } else { "standalone" },
         "tenure_version" => env!("CARGO_PKG_VERSION"),
         "tenure_incarnation" => identity.incarnation,
+        "tenure_incarnation_seconds" => of_incarnation,
         "tenure_history" => history,
         "os" => identity.system,
         "arch_bits" => usize::BITS,

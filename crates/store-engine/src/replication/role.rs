@@ -36,6 +36,7 @@ impl Engine {
         let identity = &mut self.state.identity;
         identity.incarnation = hex_id(&mut self.keyspace.random);
         identity.history_complete = false;
+        identity.incarnation_since_ms = self.keyspace.now_ms();
         &identity.incarnation
     }
 

@@ -187,9 +187,12 @@ do
     life.run = own or field(server, '\nrun_id:') or SEEN_RUN
     life.is_replica = (field(replication, '\nrole:') or 'master') ~= 'master'
     life.complete = field(server, '\ntenure_history:') == 'complete'
-    life.uptime = tonumber(field(server, '\nuptime_in_seconds:') or '0') or 0
-    -- Of our own store the incarnation tells a change of life. Its age does not: the process of a
-    -- promoted replica may be older than any lease that it never heard of.
+    -- The process of a promoted replica may be older than any lease that it never heard of, and
+    -- of one that never followed its primary nothing else tells. Our own store tells how long it
+    -- has been what it is.
+    local age = field(server, '\ntenure_incarnation_seconds:')
+    age = age or field(server, '\nuptime_in_seconds:')
+    life.uptime = tonumber(age or '0') or 0
     life.failed_over = string.find(field(replication, '\nmaster_replid2:') or '', '[^0]') ~= nil
     if not own then
       life.replication = field(replication, '\nmaster_replid:') or ''

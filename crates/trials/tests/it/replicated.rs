@@ -43,26 +43,26 @@ impl Pair {
         self.proxy.set_rule(Direction::ToClient, Rule::Swallow);
     }
 
-    /// Old enough that a server's age would speak for it.
-    fn await_age(&self) {
-        let wanted = (quarantine() + Duration::from_secs(2)).as_secs();
-        wait_until("the replica to be old", GENEROUS, || {
-            let info = self.replica.cli(&["INFO", "server"]);
-            let age = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-            age.and_then(|age| age.trim().parse::<u64>().ok()).is_some_and(|age| age >= wanted)
-        });
-    }
-
     fn promote(&self) {
         assert_eq!(self.replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
     }
+}
+
+/// Old enough that a server's age would speak for it.
+fn await_age(server: &RedisServer) {
+    let wanted = (quarantine() + Duration::from_secs(2)).as_secs();
+    wait_until("the server to be old", GENEROUS, || {
+        let info = server.cli(&["INFO", "server"]);
+        let age = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        age.and_then(|age| age.trim().parse::<u64>().ok()).is_some_and(|age| age >= wanted)
+    });
 }
 
 /// The leader of a primary that dies goes on until its lease ends; a newcomer asks the promoted
 /// replica for a term at once.
 fn die_and_promote(is_lagging: bool) {
     let mut pair = Pair::start();
-    pair.await_age();
+    await_age(&pair.replica);
     if is_lagging {
         pair.lag();
     }
@@ -97,6 +97,21 @@ fn a_term_that_the_promoted_replica_knows_is_over_before_the_next() {
 #[test]
 fn a_term_that_the_promoted_replica_never_heard_of_is_over_before_the_next() {
     die_and_promote(true);
+}
+
+/// Somebody promotes a server that was told to follow and never could: it has no history to tell
+/// of, and its process is old.
+#[test]
+fn a_promoted_server_that_never_reached_its_primary_lets_nobody_in_early() {
+    let server = RedisServer::builder().start();
+    await_age(&server);
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert_eq!(server.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+    let promoted_at = clock::now();
+    let words = ["--fresh-store", "no"];
+    let mut newcomer = Instance::start_with(&server.url(), "new", TTL, &words);
+    let gap = newcomer.wait_for_work().at.since(promoted_at);
+    assert!(gap >= quarantine(), "granted {gap:?} after the promotion, a lease lasts {TTL:?}");
 }
 
 #[tokio::test]
