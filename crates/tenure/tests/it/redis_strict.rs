@@ -321,7 +321,8 @@ async fn a_tick_that_the_replica_does_not_know_of_is_not_called_done() {
             replica.pause();
             async { Ok::<_, String>(()) }
         };
-        once = job.run(work).await.unwrap();
+        let Ok(outcome) = job.run(work).await else { continue };
+        once = outcome;
         if !matches!(once, tenure::OnceOutcome::NotNow(_) | tenure::OnceOutcome::Interrupted(_)) {
             break;
         }
