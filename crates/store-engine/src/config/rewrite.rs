@@ -31,8 +31,8 @@ fn rewrite(config: &Config, text: &str, is_added: impl Fn(&Setting) -> bool) -> 
             lines.push(line.to_owned());
             continue;
         }
-        let name = trimmed.split_ascii_whitespace().next().unwrap_or_default();
-        match Config::find(name) {
+        let name = name_of(trimmed);
+        match Config::find(&name) {
             // Users are written anew, all at one place.
             None if name.eq_ignore_ascii_case("user") => {}
             // Further lines of the same setting are in the first one's place.
@@ -59,6 +59,13 @@ fn rewrite(config: &Config, text: &str, is_added: impl Fn(&Setting) -> bool) -> 
     }
     lines.extend(added);
     lines.join("\n") + "\n"
+}
+
+/// The first word of a line, as the reader of the file finds it.
+fn name_of(line: &str) -> String {
+    let words = store_resp::split_quoted(line.as_bytes()).unwrap_or_default();
+    let first = words.into_iter().next().unwrap_or_default();
+    String::from_utf8_lossy(&first).into_owned()
 }
 
 fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
@@ -134,6 +141,17 @@ mod tests {
         parse_file(&mut again, &rewritten).unwrap();
         assert_eq!(again.pairs(), config.pairs());
         assert_eq!(rewrite_file(&again, &rewritten), rewritten);
+    }
+
+    #[test]
+    fn a_name_is_found_however_its_line_is_written() {
+        let text = "\"port\" 7000\nuser\u{b}default on nopass ~* &* +@all\n";
+        let mut config = Config::default();
+        parse_file(&mut config, text).unwrap();
+        let rewritten = rewrite_file(&config, text);
+        parse_file(&mut Config::default(), &rewritten).unwrap();
+        assert_eq!(rewritten.matches("port").count(), 1, "{rewritten}");
+        assert_eq!(rewritten.matches("user").count(), 1, "{rewritten}");
     }
 
     #[test]
