@@ -98,12 +98,16 @@ impl Sights {
                 *held_up += since_last;
             }
             let waited = waited + *held_up;
+            // The kernel counts a wait for a processor when it is over: this one is judged then.
+            let is_runnable = Stat::of(*owner).is_some_and(|stat| stat.state == 'R');
             for zombie in zombies_of(*owner) {
                 let key = (*owner, zombie.pid, zombie.started);
                 let (since, waited_before) = *self.zombies.get(&key).unwrap_or(&(now, waited));
                 seen.insert(key, (since, waited_before));
                 let age = (now - since).saturating_sub(waited - waited_before);
-                oldest = oldest.max((age, zombie.describe(*owner)));
+                if !is_runnable {
+                    oldest = oldest.max((age, zombie.describe(*owner)));
+                }
             }
         }
         self.zombies = seen;
