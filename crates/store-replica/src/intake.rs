@@ -129,6 +129,11 @@ impl Intake {
     }
 
     fn line(&mut self) -> Result<Option<Part>, Nonsense> {
+        // What a port says that speaks TLS has no lines, and is noticed by its first byte.
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || b"\r\n".contains(byte);
+        if !self.buffer.first().is_none_or(is_text) {
+            return Err(Nonsense);
+        }
         let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
             return if self.buffer.len() > LINE_MAX { Err(Nonsense) } else { Ok(None) };
         };
@@ -305,6 +310,9 @@ mod tests {
         let mut intake = Intake::new();
         intake.push(&[b'x'; LINE_MAX + 1]);
         assert_eq!(intake.next_part(), Err(Nonsense), "a line without an end");
+        let mut intake = Intake::new();
+        intake.push(b"\x15\x03\x01");
+        assert_eq!(intake.next_part(), Err(Nonsense), "the first bytes of an alert of TLS");
     }
 
     #[test]

@@ -40,7 +40,8 @@ fn fault_words(fault: LinkFault) -> &'static str {
         }
         LinkFault::Protocol => {
             "MASTER <-> REPLICA sync: what came is not what a master says. Check that replicaof \
-             names a Redis server; it is tried again"
+             names a Redis server, and set tls-replication yes if its port speaks TLS; it is tried \
+             again"
         }
         LinkFault::Refused => {
             "MASTER refuses this replica. Check masterauth and masteruser; it is tried again"
