@@ -147,7 +147,7 @@ pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use replication::{
-    Applied, BacklogFacts, LinkFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest,
+    Applied, Asker, BacklogFacts, LinkFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest,
 };
 pub use scripting::Scripting;
 pub use sentinel::{SentinelFacts, SentinelRequest};
