@@ -244,7 +244,7 @@ impl Engine {
 
     /// Whether nothing is to be delivered after a request.
     #[inline]
-    fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.keyspace.changes.is_quiet() && self.state.effects.is_quiet()
     }
 

@@ -138,8 +138,8 @@ pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use persistence::aside::{Aside, AsideData};
 pub use persistence::load::LoadFailure;
 pub use persistence::snapshot::{
-    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
-    fact,
+    EndedKeys, LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving,
+    check_snapshot, fact,
 };
 pub use persistence::{AofFacts, Loading, PersistenceStatus};
 pub use platform::{NoPlatform, Platform, SettingRefused, Usage};

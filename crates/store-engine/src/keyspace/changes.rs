@@ -56,6 +56,16 @@ impl Changes {
             && self.unit.requests.is_empty()
     }
 
+    /// Whether a unit is being built.
+    pub(crate) fn is_unit_open(&self) -> bool {
+        !self.unit.requests.is_empty()
+    }
+
+    /// Whether the data is ahead of what the stream of replication was fed.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.feeds_stream && (self.is_unit_open() || !self.units.is_empty())
+    }
+
     /// Whether the server has nothing to fetch.
     #[inline]
     pub(crate) fn is_fetched(&self) -> bool {

@@ -131,8 +131,8 @@ pub struct ReplicationFacts {
     pub history: Option<History>,
     /// The part of the stream that is kept, if it is.
     pub backlog: Option<BacklogFacts>,
-    /// What was applied of the primary's stream, for files; `None` on a primary.
-    pub applied: Option<Facts>,
+    /// What describes the data, for files: on a primary that behind all units that were fetched.
+    pub described: Option<Facts>,
     /// Whom this server follows; `None` on a primary.
     pub link: Option<LinkFacts>,
     /// Who follows.

@@ -6,6 +6,7 @@ mod link;
 mod peers;
 mod primary;
 mod replica;
+mod restart;
 mod rolling;
 mod same_words;
 mod support;
