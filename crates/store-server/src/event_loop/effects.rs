@@ -43,7 +43,7 @@ impl EventLoop {
     /// What was written goes to the file and to the stream. A snapshot that began among it learns
     /// here what its data is.
     fn take_units(&mut self, requests: &mut [ServerRequest]) {
-        let mut units = std::mem::take(self.engine.units());
+        let units = std::mem::take(self.engine.units());
         if units.is_empty() {
             return;
         }
@@ -58,9 +58,7 @@ impl EventLoop {
             rest = behind;
         }
         self.replication.take_units(rest);
-        units.clear();
-        // It comes back with its memory.
-        *self.engine.units() = units;
+        self.engine.recycle_units(units);
         self.replication.tell_writers(&mut self.engine);
         tell_description(&self.replication, &mut self.engine);
     }

@@ -212,8 +212,13 @@ impl ReplicationDriver {
         let now = self.now();
         for unit in units {
             let offset = self.feed(now, unit);
-            let writers = unit.origin.iter().chain(&unit.woken);
-            self.wrote.extend(writers.map(|id| (*id, offset)));
+            for id in unit.origin.iter().chain(&unit.woken) {
+                match self.wrote.last_mut() {
+                    // Requests that came together.
+                    Some((last, wrote_at)) if last == id => *wrote_at = offset,
+                    _ => self.wrote.push((*id, offset)),
+                }
+            }
         }
     }
 
