@@ -48,7 +48,8 @@ fn fault_words(fault: LinkFault) -> &'static str {
         }
         LinkFault::TransferAborted => "MASTER aborted the transfer; it is asked for again",
         LinkFault::TooLong => {
-            "MASTER sends a request that is longer than a replica takes; the link is opened again"
+            "MASTER sends a request or transaction that is longer than a replica takes, 1 GiB; the \
+             link is opened again. Let clients write smaller ones"
         }
         LinkFault::Inapplicable => {
             "MASTER sends a request that cannot be applied here. Nothing behind it is applied; the \

@@ -2,6 +2,7 @@
 
 mod encrypted;
 mod failover;
+mod hostile;
 mod link;
 mod peers;
 mod primary;

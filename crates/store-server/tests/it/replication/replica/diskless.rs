@@ -1,13 +1,13 @@
 //! `repl-diskless-load`: payloads that are loaded as they arrive.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 
 use store_resp::Reply;
 use testkit::RedisServer;
 use testkit::proxy::{Cut, Door, Proxy};
 
 use super::{Ours, ok, primary, their_fact};
+use crate::replication::support::scripted_primary;
 
 const SWAP: (&str, &str) = ("repl-diskless-load", "swapdb");
 
@@ -82,37 +82,13 @@ fn an_empty_replica_and_one_of_another_history_load_as_it_arrives_and_say_so() {
     }
 }
 
-/// Speaks as a primary until the payload, and sends `payload` for it.
+/// A primary that sends `payload`, whatever it is.
 fn false_primary(payload: &'static [u8]) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut heard = Vec::new();
-            let mut answered = 0;
-            let mut buffer = [0; 4096];
-            while let Ok(count) = stream.read(&mut buffer) {
-                if count == 0 {
-                    break;
-                }
-                heard.extend_from_slice(&buffer[..count]);
-                let text = String::from_utf8_lossy(&heard).into_owned();
-                let asked = text.matches("PING").count() + text.matches("REPLCONF").count();
-                (answered..asked).for_each(|_| _ = stream.write_all(b"+OK\r\n"));
-                answered = asked;
-                if text.contains("PSYNC") {
-                    let id = "b".repeat(40);
-                    let _ = stream.write_all(format!("+FULLRESYNC {id} 7\r\n").as_bytes());
-                    let _ = stream.write_all(format!("${}\r\n", payload.len()).as_bytes());
-                    let _ = stream.write_all(payload);
-                    heard.clear();
-                    answered = 0;
-                }
-            }
-        }
-    });
-    port
+    scripted_primary(move |stream, _| {
+        let head = format!("+FULLRESYNC {} 7\r\n${}\r\n", "b".repeat(40), payload.len());
+        let _ = stream.write_all(head.as_bytes());
+        let _ = stream.write_all(payload);
+    })
 }
 
 /// Payloads that cannot be loaded, and what the log says of them. Those of newer servers are as
