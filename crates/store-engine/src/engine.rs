@@ -236,6 +236,14 @@ impl Engine {
         &mut self.keyspace.changes.units
     }
 
+    /// Units that were fetched are done with: their memory serves the next ones.
+    pub fn recycle_units(&mut self, mut units: Vec<Unit>) {
+        self.keyspace.changes.recycle(&mut units);
+        if self.keyspace.changes.units.is_empty() {
+            self.keyspace.changes.units = units;
+        }
+    }
+
     /// To be fetched: values to be freed where that delays nobody.
     #[inline]
     pub fn take_garbage(&mut self) -> Vec<Garbage> {
@@ -244,7 +252,7 @@ impl Engine {
 
     /// Whether nothing is to be delivered after a request.
     #[inline]
-    fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.keyspace.changes.is_quiet() && self.state.effects.is_quiet()
     }
 
@@ -690,8 +698,8 @@ impl Engine {
                 self.wake_waiters(db, &key);
             }
         }
-        let mut unit = std::mem::take(&mut self.keyspace.changes.unit);
-        if !unit.requests.is_empty() {
+        if self.keyspace.changes.is_unit_open() {
+            let mut unit = self.keyspace.changes.take_unit();
             unit.origin = origin;
             if self.keyspace.changes.feeds_stream {
                 self.note_writers(&unit);

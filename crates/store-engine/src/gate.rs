@@ -359,19 +359,22 @@ fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
 fn propagate(cx: &mut Context<'_>, request: Request<'_>) {
     let Some(audience) = audience_of(cx) else { return };
     let db = cx.db.selected();
-    let unit = &mut cx.db.changes.unit;
+    let changes = &mut cx.db.changes;
     match std::mem::take(&mut cx.propagate) {
         Propagate::Verbatim | Propagate::Always
             if cx.server.registry.row(cx.row).command.has(flag::WRITE) =>
         {
             let renamed = cx.server.registry.table_name_if_renamed(cx.row);
-            let named = renamed.map_or_else(|| request.to_owned(), |name| named(name, request));
-            unit.push(audience, db, named);
+            let named = match renamed {
+                Some(name) => named(name, request),
+                None => changes.copy(request),
+            };
+            changes.unit.push(audience, db, named);
         }
         // EXEC and scripts: what ran inside them has been propagated.
         Propagate::Verbatim | Propagate::Always => {}
         Propagate::Instead(requests) => {
-            requests.into_iter().for_each(|request| unit.push(audience, db, request));
+            requests.into_iter().for_each(|request| changes.unit.push(audience, db, request));
         }
     }
 }

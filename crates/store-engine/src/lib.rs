@@ -138,8 +138,8 @@ pub use latency::{EventSamples, Histogram, LatencyMonitor};
 pub use persistence::aside::{Aside, AsideData};
 pub use persistence::load::LoadFailure;
 pub use persistence::snapshot::{
-    LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving, check_snapshot,
-    fact,
+    EndedKeys, LoadOptions, LoadProgress, LoadReport, SaveFailure, SaveJob, SavePoint, Saving,
+    check_snapshot, fact,
 };
 pub use persistence::{AofFacts, Loading, PersistenceStatus};
 pub use platform::{NoPlatform, Platform, SettingRefused, Usage};
@@ -147,7 +147,7 @@ pub use pubsub::{PubSub, Subscriptions, TopicKind};
 pub use rates::{Amounts, RateMeter};
 pub use registry::{CallStats, Registry, Row, RowId};
 pub use replication::{
-    Applied, BacklogFacts, LinkFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest,
+    Applied, Asker, BacklogFacts, LinkFacts, ReplicaFacts, ReplicationFacts, ReplicationRequest,
 };
 pub use scripting::Scripting;
 pub use sentinel::{SentinelFacts, SentinelRequest};

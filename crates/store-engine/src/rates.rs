@@ -16,6 +16,10 @@ pub struct Amounts {
     pub input_bytes: u64,
     /// Bytes written to clients.
     pub output_bytes: u64,
+    /// Bytes that came from the primary.
+    pub received_bytes: u64,
+    /// Bytes that were sent to replicas.
+    pub sent_bytes: u64,
 }
 
 /// Samples of counters.
@@ -53,6 +57,8 @@ impl RateMeter {
             commands: rate(now.commands, before.commands),
             input_bytes: rate(now.input_bytes, before.input_bytes),
             output_bytes: rate(now.output_bytes, before.output_bytes),
+            received_bytes: rate(now.received_bytes, before.received_bytes),
+            sent_bytes: rate(now.sent_bytes, before.sent_bytes),
         }
     }
 }

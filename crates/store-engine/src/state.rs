@@ -227,6 +227,8 @@ impl ServerState {
             commands: self.stats.commands,
             input_bytes: self.measured.input_bytes,
             output_bytes: self.measured.output_bytes,
+            received_bytes: self.replication.received_bytes,
+            sent_bytes: self.replication.sent_bytes,
         }
     }
 

@@ -64,8 +64,9 @@ impl Backlog {
         self.blocks.iter().map(|block| block.bytes.capacity()).sum()
     }
 
-    /// Appends `bytes`, cut into blocks of the given size.
-    pub fn append(&mut self, mut bytes: &[u8], size: BlockSize) {
+    /// Appends `bytes`, cut into blocks of the given size. Returns how many blocks it began.
+    pub fn append(&mut self, mut bytes: &[u8], size: BlockSize) -> usize {
+        let before = self.blocks.len();
         while !bytes.is_empty() {
             let end = self.end();
             let room = self.blocks.back().map_or(0, |b| b.bytes.capacity() - b.bytes.len());
@@ -80,6 +81,7 @@ impl Backlog {
             last.bytes.extend_from_slice(fits);
             bytes = rest;
         }
+        self.blocks.len() - before
     }
 
     /// The bytes from `offset` on that lie together; empty at the end.
@@ -90,6 +92,19 @@ impl Backlog {
         let index = self.blocks.partition_point(|block| block.end() <= offset);
         let Some(block) = self.blocks.get(index) else { return &[] };
         &block.bytes[(offset - block.first) as usize..]
+    }
+
+    /// The same, with what follows them, in as many stretches as there is room for.
+    pub fn read_all<'a>(&'a self, offset: u64, into: &mut [&'a [u8]]) -> usize {
+        let mut at = offset;
+        for (count, place) in into.iter_mut().enumerate() {
+            *place = self.read(at);
+            if place.is_empty() {
+                return count;
+            }
+            at += place.len() as u64;
+        }
+        into.len()
     }
 
     /// Gives up blocks that are more than `size` bytes old and that no reader needs: `slowest` is
@@ -135,6 +150,9 @@ mod tests {
         }
         for from in 0..=100 {
             assert_eq!(all(&backlog, 1000 + from as u64), bytes[from..]);
+            let mut stretches = [&[][..]; 20];
+            let count = backlog.read_all(1000 + from as u64, &mut stretches);
+            assert_eq!(stretches[..count].concat(), bytes[from..]);
         }
         assert!(!backlog.has(999) && !backlog.has(1101));
     }

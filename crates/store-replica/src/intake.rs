@@ -10,6 +10,7 @@
 use store_resp::{Limits, Parsed, Request, RequestParser};
 
 use crate::history::ID_LEN;
+use crate::output::LinkFault;
 
 /// A line of the handshake is no longer than this.
 const LINE_MAX: usize = 16 * 1024;
@@ -129,6 +130,11 @@ impl Intake {
     }
 
     fn line(&mut self) -> Result<Option<Part>, Nonsense> {
+        // What a port says that speaks TLS has no lines, and is noticed by its first byte.
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || b"\r\n".contains(byte);
+        if !self.buffer.first().is_none_or(is_text) {
+            return Err(Nonsense);
+        }
         let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
             return if self.buffer.len() > LINE_MAX { Err(Nonsense) } else { Ok(None) };
         };
@@ -191,18 +197,20 @@ impl Intake {
         self.handed_out == 0 && self.is_at_end
     }
 
-    /// Looks for the next request of the stream, for [`found_request`](Self::found_request).
-    pub(crate) fn find_request(&mut self) -> Result<(), Nonsense> {
+    /// Looks for the next request of the stream, for [`found_request`](Self::found_request). One
+    /// with an argument of more than `bulk_max` bytes is not waited for.
+    pub(crate) fn find_request(&mut self, bulk_max: usize) -> Result<(), LinkFault> {
         if !matches!(self.stage, Stage::Stream) || self.handed_out > 0 {
             return Ok(());
         }
         self.parser.clear();
-        let limits = Limits { authenticated: true, bulk_max: BULK_MAX };
+        let bulk_max = BULK_MAX.min(i64::try_from(bulk_max).unwrap_or(BULK_MAX));
+        let limits = Limits { authenticated: true, bulk_max };
         loop {
             let bytes = &self.buffer[self.next..];
             // Inline requests are none that a primary sends.
             if bytes.first().is_some_and(|byte| !b"*\r\n".contains(byte)) {
-                return Err(Nonsense);
+                return Err(LinkFault::Protocol);
             }
             match self.parser.parse(bytes, &limits) {
                 Ok(Parsed::Request { consumed }) => {
@@ -216,7 +224,11 @@ impl Intake {
                     self.is_at_end = true;
                     return Ok(());
                 }
-                Err(_) => return Err(Nonsense),
+                Err(_) => {
+                    let wide = Limits { authenticated: true, bulk_max: BULK_MAX };
+                    let is_long = RequestParser::default().parse(bytes, &wide).is_ok();
+                    return Err(if is_long { LinkFault::TooLong } else { LinkFault::Protocol });
+                }
             }
         }
     }
@@ -305,6 +317,9 @@ mod tests {
         let mut intake = Intake::new();
         intake.push(&[b'x'; LINE_MAX + 1]);
         assert_eq!(intake.next_part(), Err(Nonsense), "a line without an end");
+        let mut intake = Intake::new();
+        intake.push(b"\x15\x03\x01");
+        assert_eq!(intake.next_part(), Err(Nonsense), "the first bytes of an alert of TLS");
     }
 
     #[test]
@@ -318,12 +333,12 @@ mod tests {
             (b"a", Transaction::Open),
             (b"EXEC", Transaction::Closed),
         ] {
-            intake.find_request().unwrap();
+            intake.find_request(1000).unwrap();
             assert_eq!(intake.found_request().unwrap().arg(0), name);
             intake.applied(transaction, |bytes| kept.push(bytes.len()));
         }
         assert_eq!(kept, [15 + 11 + 14]);
-        intake.find_request().unwrap();
+        intake.find_request(1000).unwrap();
         assert!(intake.found_request().is_none(), "the last one is not whole");
         assert_eq!(intake.pending(), 8);
     }
@@ -333,6 +348,16 @@ mod tests {
         let mut intake = Intake::new();
         intake.expect_stream();
         intake.push(b"\nSET a b\r\n");
-        assert!(intake.find_request().is_err());
+        assert_eq!(intake.find_request(1000), Err(LinkFault::Protocol));
+    }
+
+    #[test]
+    fn a_request_that_says_how_long_it_is_is_not_waited_for() {
+        for (len, fault) in [(1001, LinkFault::TooLong), (-7, LinkFault::Protocol)] {
+            let mut intake = Intake::new();
+            intake.expect_stream();
+            intake.push(format!("*2\r\n$3\r\nDEL\r\n${len}\r\n").as_bytes());
+            assert_eq!(intake.find_request(1000), Err(fault));
+        }
     }
 }

@@ -450,8 +450,8 @@ impl Replication {
             return None;
         }
         // Asked twice, because what is returned borrows from all of this.
-        if self.link.as_mut()?.intake.find_request().is_err() {
-            self.fail_link(now, LinkFault::Protocol);
+        if let Err(fault) = self.link.as_mut()?.intake.find_request(self.settings.intake_max) {
+            self.fail_link(now, fault);
             return None;
         }
         self.link.as_ref()?.intake.found_request()

@@ -22,11 +22,21 @@ impl Replication {
     ) -> u64 {
         debug_assert!(self.is_primary(), "a replica passes on what its primary sent");
         if self.backlog.is_some() {
-            let mut bytes = std::mem::take(&mut self.scratch);
-            bytes.clear();
-            self.stream.encode(unit, &mut bytes);
-            self.append(now, &bytes);
-            self.scratch = bytes;
+            let is_single = unit.len() == 1;
+            let mut unit = unit.peekable();
+            match unit.peek() {
+                // Most of what is written: it goes as it is.
+                Some(only) if is_single && self.stream.selected() == Some(only.db) => {
+                    self.append(now, only.bytes);
+                }
+                _ => {
+                    let mut bytes = std::mem::take(&mut self.scratch);
+                    bytes.clear();
+                    self.stream.encode(unit, &mut bytes);
+                    self.append(now, &bytes);
+                    self.scratch = bytes;
+                }
+            }
         }
         self.history.offset()
     }
@@ -34,11 +44,12 @@ impl Replication {
     /// Bytes of the stream, from here or from the primary above.
     pub(crate) fn append(&mut self, now: Moment, bytes: &[u8]) {
         self.history.grow(bytes.len());
-        if let Some(backlog) = &mut self.backlog {
-            backlog.append(bytes, self.settings.block_size);
+        let Some(backlog) = &mut self.backlog else { return };
+        // Who is behind, and what nobody needs any more, is looked at block by block.
+        if backlog.append(bytes, self.settings.block_size) > 0 {
+            self.close_slow_replicas(now);
+            self.trim();
         }
-        self.close_slow_replicas(now);
-        self.trim();
     }
 
     /// A replica whose part of the stream is over its limit goes; the others lose nothing by it.
@@ -90,7 +101,10 @@ impl Replication {
         replica.heard_at = now;
         let offset = u64::try_from(offset).unwrap_or(0);
         if offset > end {
-            return self.log(Event::AckBeyondEnd(session));
+            if !std::mem::replace(&mut replica.has_lied, true) {
+                self.log(Event::AckBeyondEnd(session));
+            }
+            return;
         }
         replica.acked = replica.acked.max(Some(offset));
         if replica.state == ReplicaState::AwaitAck {
@@ -110,11 +124,18 @@ impl Replication {
 
     /// What a replica is sent next of the stream; empty when it has all, or may not have any yet.
     pub fn stream_for(&self, session: SessionId) -> &[u8] {
+        let mut only = [&[][..]];
+        self.stretches_for(session, &mut only);
+        only[0]
+    }
+
+    /// The same, with what follows, in as many stretches as there is room for. Returns how many.
+    pub fn stretches_for<'a>(&'a self, session: SessionId, into: &mut [&'a [u8]]) -> usize {
         match (self.replica(session), &self.backlog) {
             (Some(replica), Some(backlog)) if replica.is_online() && replica.reads() => {
-                backlog.read(replica.reader)
+                backlog.read_all(replica.reader, into)
             }
-            _ => &[],
+            _ => 0,
         }
     }
 
@@ -352,13 +373,17 @@ fn introduce(replica: &mut Replica, name: &[u8], value: &[u8]) -> Result<(), Str
             replica.content = SnapshotContent::Functions;
         }
         b"rdb-filter-only" => {
-            let text = String::from_utf8_lossy(value);
-            return Err(format!("Unsupported rdb-filter-only option: {}", text.escape_debug()));
+            return Err(format!("Unsupported rdb-filter-only option: {}", shown(value)));
         }
         name => {
-            let text = String::from_utf8_lossy(name);
-            return Err(format!("Unrecognized REPLCONF option: {}", text.escape_debug()));
+            return Err(format!("Unrecognized REPLCONF option: {}", shown(name)));
         }
     }
     Ok(())
+}
+
+/// What a peer said, fit for an answer: it may be of any length.
+fn shown(word: &[u8]) -> String {
+    const SHOWN_MAX: usize = 128;
+    String::from_utf8_lossy(&word[..word.len().min(SHOWN_MAX)]).escape_debug().to_string()
 }

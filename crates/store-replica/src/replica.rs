@@ -50,6 +50,8 @@ pub struct Replica {
     pub(crate) payload_only: bool,
     pub(crate) content: SnapshotContent,
     pub(crate) over_soft_since: Option<Moment>,
+    /// Whether it was told that it claims more than there is: it may do so without end.
+    pub(crate) has_lied: bool,
 }
 
 impl Replica {
@@ -69,6 +71,7 @@ impl Replica {
             payload_only: false,
             content: SnapshotContent::All,
             over_soft_since: None,
+            has_lied: false,
         }
     }
 

@@ -57,6 +57,10 @@ pub enum ProtocolError {
     /// No line end within `LINE_MAX`.
     #[error("too big inline request")]
     InlineTooBig,
+    /// The client speaks TLS to a port that does not. Waiting for the end of its line, as Redis
+    /// does, would keep it waiting, too.
+    #[error("this port does not speak TLS")]
+    Encrypted,
     /// A quote that opens does not close.
     #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
@@ -337,6 +341,10 @@ impl RequestParser {
     }
 
     fn parse_inline(&mut self, bytes: &[u8]) -> Result<Parsed, ProtocolError> {
+        const TLS_HANDSHAKE: &[u8] = &[0x16, 3];
+        if bytes.starts_with(TLS_HANDSHAKE) {
+            return Err(ProtocolError::Encrypted);
+        }
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             over_line_max(bytes, 0, ProtocolError::InlineTooBig)?;
             return Ok(Parsed::Incomplete);

@@ -103,13 +103,23 @@ impl<'a> Request<'a> {
     /// A copy that outlives the buffer; large arguments are shared.
     pub fn to_owned(self) -> OwnedRequest {
         let mut request = OwnedRequest::default();
+        self.copy_to(&mut request);
+        request
+    }
+
+    /// The same, in the memory of a request that is not needed any more.
+    pub fn copy_to(self, request: &mut OwnedRequest) {
+        request.clear();
+        request.spans.reserve_exact(self.len());
+        let is_small = |span: &&Span| span.len != LARGE;
+        let len: usize = self.spans.iter().filter(is_small).map(|span| span.len as usize).sum();
+        request.bytes.reserve_exact(len);
         for index in 0..self.len() {
             match self.shared(index) {
                 Some(text) => request.push_shared(text),
                 None => request.push(self.arg(index)),
             }
         }
-        request
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use store_engine::{LoadOptions, LoadProgress, check_snapshot};
+use store_engine::{EndedKeys, LoadOptions, LoadProgress, check_snapshot};
 use store_persist::aof::{
     AofError, Increment, Layout, ListedFile, Manifest, Report, check, is_snapshot,
 };
@@ -203,7 +203,7 @@ fn read_snapshot(
         }
     };
     // What follows may count on keys that are over.
-    let options = LoadOptions { keeps_ended: true, merges: false };
+    let options = LoadOptions { ended: EndedKeys::Loaded, merges: false };
     let now_us = clock::unix_ms() * 1000;
     let loaded = check_snapshot(input, databases, now_us, options, &mut told);
     let (report, file) = loaded.map_err(|error| error.to_string())?;

@@ -35,6 +35,8 @@ pub struct Changes {
     pub unit: Unit,
     /// For the server: finished units in order.
     pub units: Vec<Unit>,
+    /// What units were made of, to be used again.
+    spare: SpareUnits,
     /// For the server: values to be freed where that delays nobody; it tells the engine by
     /// `Engine::note_freed`. Whoever drops them at once frees them here.
     pub garbage: Vec<Garbage>,
@@ -54,6 +56,36 @@ impl Changes {
             && self.lost_watches.is_empty()
             && self.ready_keys.is_empty()
             && self.unit.requests.is_empty()
+    }
+
+    /// A copy of a request for a unit.
+    pub(crate) fn copy(&mut self, request: Request<'_>) -> OwnedRequest {
+        let mut copy = self.spare.requests.pop().unwrap_or_default();
+        request.copy_to(&mut copy);
+        copy
+    }
+
+    /// Takes the unit that was being built; another one begins.
+    pub(crate) fn take_unit(&mut self) -> Unit {
+        let requests = self.spare.lists.pop().unwrap_or_default();
+        std::mem::replace(&mut self.unit, Unit { requests, ..Unit::default() })
+    }
+
+    /// Keeps the memory of units that were fetched, for the next ones.
+    pub(crate) fn recycle(&mut self, units: &mut Vec<Unit>) {
+        for unit in units.drain(..) {
+            self.spare.take(unit);
+        }
+    }
+
+    /// Whether a unit is being built.
+    pub(crate) fn is_unit_open(&self) -> bool {
+        !self.unit.requests.is_empty()
+    }
+
+    /// Whether the data is ahead of what the stream of replication was fed.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.feeds_stream && (self.is_unit_open() || !self.units.is_empty())
     }
 
     /// Whether the server has nothing to fetch.
@@ -224,6 +256,35 @@ pub struct Unit {
     pub woken: Vec<SessionId>,
     /// Requests that not everybody gets, by their place, in order.
     pub(crate) exceptions: Vec<(usize, Audience)>,
+}
+
+/// Memory of units that are done with. A write would pay for it each time otherwise.
+#[derive(Debug, Default)]
+struct SpareUnits {
+    requests: Vec<OwnedRequest>,
+    lists: Vec<Vec<(usize, OwnedRequest)>>,
+}
+
+impl SpareUnits {
+    /// As many as a turn of many small writes needs.
+    const COUNT_MAX: usize = 1024;
+    /// What a small write takes.
+    const REQUEST_BYTES_MAX: usize = 512;
+    const LIST_LEN_MAX: usize = 4;
+
+    fn take(&mut self, unit: Unit) {
+        let mut list = unit.requests;
+        for (_, mut request) in list.drain(..) {
+            let is_small = request.memory() <= Self::REQUEST_BYTES_MAX;
+            if is_small && self.requests.len() < Self::COUNT_MAX {
+                request.clear();
+                self.requests.push(request);
+            }
+        }
+        if list.capacity() <= Self::LIST_LEN_MAX && self.lists.len() < Self::COUNT_MAX {
+            self.lists.push(list);
+        }
+    }
 }
 
 /// Who gets a request of a unit.

@@ -32,6 +32,12 @@ pub(crate) struct Unplaced {
     entry: Entry,
 }
 
+impl Unplaced {
+    pub(crate) fn key(&self) -> &[u8] {
+        self.entry.key()
+    }
+}
+
 impl Keyspace {
     /// Whether database `db` has a key, over or not.
     #[cfg(test)]
@@ -45,18 +51,8 @@ impl Keyspace {
     }
 
     /// Makes an entry for database `db` of what a file has, and begins to fetch its place.
-    /// `None` for one that is over, unless `keeps_ended`: what follows in an append-only file
-    /// may count on those.
-    pub(crate) fn prepare(
-        &self,
-        db: usize,
-        from_file: FileEntry<'_>,
-        keeps_ended: bool,
-    ) -> Option<Unplaced> {
+    pub(crate) fn prepare(&self, db: usize, from_file: FileEntry<'_>) -> Unplaced {
         let FileEntry { key, expires_at, access, value } = from_file;
-        if !keeps_ended && expires_at.is_some_and(|at| at < self.now_ms) {
-            return None;
-        }
         let hash = self.hash(key);
         self.databases[db].prefetch_bucket(hash);
         let mut entry = match value {
@@ -73,22 +69,22 @@ impl Keyspace {
         };
         entry.set_access(given.unwrap_or_else(|| self.access.initial(self.now_ms)));
         entry.set_mark(self.mark);
-        Some(Unplaced { db, hash, entry })
+        Unplaced { db, hash, entry }
     }
 
     /// Removes an entry of the same key, if there is one.
     pub(crate) fn make_place(&mut self, unplaced: &Unplaced) {
         let selected = std::mem::replace(&mut self.selected, unplaced.db);
-        self.remove(unplaced.entry.key(), Freeing::Now);
+        self.remove(unplaced.key(), Freeing::Now);
         self.selected = selected;
     }
 
-    /// Gives an entry its place. Nobody is told of it. Fails with the key when it is there.
-    pub(crate) fn place(&mut self, unplaced: Unplaced) -> Result<(), Vec<u8>> {
+    /// Gives an entry its place. Nobody is told of it. Fails with the entry when its key is there.
+    pub(crate) fn place(&mut self, unplaced: Unplaced) -> Result<(), Unplaced> {
         let Unplaced { db, hash: hash_of_key, entry } = unplaced;
         let (hasher, table) = (&self.hasher, &mut self.databases[db]);
         if table.find(hash_of_key, entry.key()).is_some() {
-            return Err(entry.key().to_vec());
+            return Err(Unplaced { db, hash: hash_of_key, entry });
         }
         table.entry_memory += entry.memory();
         table.insert(hash_of_key, entry, &|key| hash(hasher, key));

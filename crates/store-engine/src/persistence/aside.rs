@@ -4,11 +4,13 @@
 use std::fmt;
 use std::io::Read;
 
-use store_persist::rdb::{FileReader, RdbError};
+use store_persist::rdb::{Fault, FileReader, RdbError};
 
 use crate::engine::Engine;
 use crate::keyspace::Keyspace;
-use crate::persistence::snapshot::{LoadOptions, LoadReport, load_library_again};
+use crate::persistence::snapshot::{
+    EndedKeys, LoadOptions, LoadReport, check_records, load_library_again,
+};
 use crate::platform::NoPlatform;
 use crate::state::{Identity, server_gate};
 
@@ -46,17 +48,38 @@ impl Aside {
         input: impl Read,
         records: &mut dyn FnMut() -> usize,
     ) -> Result<AsideData, RdbError> {
-        let options = LoadOptions { keeps_ended: true, merges: false };
         let engine = &mut self.0;
-        let mut file = FileReader::begin(input, engine.state.limits)?;
-        let skips = engine.state.debug.skips_checksums;
-        file.verify_checksum(engine.state.config.settings().snapshot.checksums && !skips);
+        let mut file = engine.open_payload(input)?;
+        let options = LoadOptions { ended: EndedKeys::Loaded, merges: false };
         let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
         while !engine.load_records(now_us, &mut file, records(), options, &mut report)? {}
+        expect_end(file)?;
         let libraries = engine.state.scripting.interpreter().into_iter();
         let libraries = libraries.flat_map(|lua| lua.libraries());
         let libraries = libraries.map(|library| library.code().to_vec()).collect();
         Ok(AsideData { keyspace: self.0.keyspace, libraries, report })
+    }
+
+    /// Reads all of a payload and keeps none of its keys: whether it could be loaded.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn check(mut self, input: impl Read) -> Result<LoadReport, RdbError> {
+        let mut file = self.0.open_payload(input)?;
+        let report = check_records(&self.0.keyspace, &mut self.0.state, &mut file)?;
+        expect_end(file)?;
+        Ok(report)
+    }
+}
+
+/// A payload that goes on behind its end would never be whole, and might never end.
+fn expect_end(file: FileReader<impl Read>) -> Result<(), RdbError> {
+    let offset = file.offset();
+    let (mut input, rest) = file.into_rest();
+    let read = |source| RdbError::Read { offset, source };
+    match !rest.is_empty() || input.read(&mut [0]).map_err(read)? > 0 {
+        true => Err(RdbError::Damaged { offset, fault: Fault::GoesOn }),
+        false => Ok(()),
     }
 }
 
@@ -70,6 +93,13 @@ impl Engine {
         engine.state.debug.skips_checksums = self.state.debug.skips_checksums;
         engine.keyspace.hash_as(&self.keyspace);
         Aside(engine)
+    }
+
+    fn open_payload<R: Read>(&self, input: R) -> Result<FileReader<R>, RdbError> {
+        let mut file = FileReader::begin(input, self.state.limits)?;
+        let skips = self.state.debug.skips_checksums;
+        file.verify_checksum(self.state.config.settings().snapshot.checksums && !skips);
+        Ok(file)
     }
 
     /// Whether data is loaded beside the data in use, which is served meanwhile.

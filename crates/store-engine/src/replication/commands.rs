@@ -10,7 +10,7 @@ use crate::commands::prelude::*;
 use crate::config::is_host;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
-use crate::replication::{ReplicationRequest, replica_info, role};
+use crate::replication::{Asker, ReplicationRequest, replica_info, role};
 use crate::sentinel;
 use crate::session::{TimeoutReply, session_flag};
 
@@ -102,13 +102,14 @@ fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         None => format!("MASTER MODE enabled (user request from '{by}')"),
     };
     cx.server.effects.requests.push(ServerRequest::Log(line));
-    ask(cx, ReplicationRequest::Follow(primary));
+    let asker = asker(cx);
+    ask(cx, ReplicationRequest::Follow(primary, asker));
     cx.reply.ok();
-    if matches!(cx.caller, Caller::Transaction | Caller::Script) {
-        return Ok(());
+    match asker {
+        Asker::WentOn => Ok(()),
+        // What it asks for next finds the new role.
+        Asker::Waits => cx.block(request, std::iter::empty(), 0, TimeoutReply::Null),
     }
-    // What it asks for next finds the new role.
-    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
 }
 
 fn primary_address(request: Request<'_>) -> Result<Address, CommandError> {
@@ -156,12 +157,34 @@ pub(crate) fn hold(
     cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
 }
 
-fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    if request.len() == 2 && is_word(request.arg(1), "ABORT") {
-        return hold(cx, request, ReplicationRequest::AbortFailover);
+fn asker(cx: &Context<'_>) -> Asker {
+    match cx.caller {
+        Caller::Transaction | Caller::Script => Asker::WentOn,
+        _ => Asker::Waits,
     }
-    let asked = failover_options(request)?;
-    hold(cx, request, ReplicationRequest::Failover(asked))
+}
+
+/// In a transaction it is answered by what was last told of replication, and begins behind EXEC.
+fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    let asker = asker(cx);
+    let (checked, asked) = match request.len() == 2 && is_word(request.arg(1), "ABORT") {
+        true => {
+            let checked = cx.server.replication.check_abort();
+            (checked, ReplicationRequest::AbortFailover(asker))
+        }
+        false => {
+            let asked = failover_options(request)?;
+            let checked = cx.server.replication.check_failover(&asked);
+            (checked, ReplicationRequest::Failover(asked, asker))
+        }
+    };
+    if asker == Asker::Waits {
+        return hold(cx, request, asked);
+    }
+    checked.map_err(|error| CommandError::new(format!("ERR {error}")))?;
+    ask(cx, asked);
+    cx.reply.ok();
+    Ok(())
 }
 
 fn failover_options(request: Request<'_>) -> Result<FailoverRequest, CommandError> {

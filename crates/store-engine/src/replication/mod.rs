@@ -14,7 +14,8 @@ pub(crate) mod role;
 
 pub use link::Applied;
 use store_replica::{
-    Address, Facts, FailoverPhase, FailoverRequest, History, LinkPhase, ReplicaState, SyncCounts,
+    Address, Facts, FailoverError, FailoverPhase, FailoverRequest, History, LinkPhase,
+    ReplicaState, SyncCounts,
 };
 use store_resp::{OwnedRequest, Request};
 
@@ -47,13 +48,22 @@ pub enum ReplicationRequest {
         wait: u64,
     },
     /// REPLICAOF this one; `None` for NO ONE.
-    Follow(Option<Address>),
+    Follow(Option<Address>, Asker),
     /// FAILOVER.
-    Failover(FailoverRequest),
+    Failover(FailoverRequest, Asker),
     /// FAILOVER ABORT.
-    AbortFailover,
+    AbortFailover(Asker),
     /// DEBUG CHANGE-REPL-ID.
     ChangeId,
+}
+
+/// What whoever asks for something does meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// It waits.
+    Waits,
+    /// It was answered already, as a part of a transaction, and may wait for something else.
+    WentOn,
 }
 
 /// The part of the stream that is kept.
@@ -121,8 +131,8 @@ pub struct ReplicationFacts {
     pub history: Option<History>,
     /// The part of the stream that is kept, if it is.
     pub backlog: Option<BacklogFacts>,
-    /// What was applied of the primary's stream, for files; `None` on a primary.
-    pub applied: Option<Facts>,
+    /// What describes the data, for files: on a primary that behind all units that were fetched.
+    pub described: Option<Facts>,
     /// Whom this server follows; `None` on a primary.
     pub link: Option<LinkFacts>,
     /// Who follows.
@@ -148,6 +158,35 @@ pub struct ReplicationFacts {
 }
 
 impl ReplicationFacts {
+    /// Whether a FAILOVER can begin, as far as the driver has told.
+    pub(crate) fn check_failover(&self, asked: &FailoverRequest) -> Result<(), FailoverError> {
+        let has_payload =
+            |it: &&ReplicaFacts| matches!(it.state, ReplicaState::AwaitAck | ReplicaState::Online);
+        let is_it = |it: &&ReplicaFacts, to: &Address| it.ip == to.host && it.port == to.port;
+        let target = asked.to.as_ref().map(|to| self.replicas.iter().find(|it| is_it(it, to)));
+        match target {
+            _ if self.failover != FailoverPhase::None => Err(FailoverError::Running),
+            _ if self.link.is_some() => Err(FailoverError::NotPrimary),
+            _ if self.replicas.is_empty() => Err(FailoverError::NoReplicas),
+            _ if asked.is_forced && (asked.to.is_none() || asked.timeout.is_none()) => {
+                Err(FailoverError::ForceNeedsBoth)
+            }
+            Some(None) => Err(FailoverError::UnknownTarget),
+            Some(found) if found.filter(has_payload).is_none() => {
+                Err(FailoverError::TargetNotOnline)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is a FAILOVER to abort, as far as the driver has told.
+    pub(crate) fn check_abort(&self) -> Result<(), FailoverError> {
+        match self.failover {
+            FailoverPhase::None => Err(FailoverError::NotRunning),
+            _ => Ok(()),
+        }
+    }
+
     /// CONFIG RESETSTAT.
     pub(crate) fn reset_stats(&mut self) {
         self.syncs_before = self.syncs;

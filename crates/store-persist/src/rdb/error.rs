@@ -83,6 +83,9 @@ pub enum Fault {
         /// How many there are.
         databases: usize,
     },
+    /// There is more behind the end of what another server sent.
+    #[error("it goes on behind its end")]
+    GoesOn,
     /// The same key twice.
     #[error("{} comes twice", describe_key(.0))]
     DuplicateKey(Vec<u8>),

@@ -1,9 +1,10 @@
 //! What the engine asks the loop to do.
 
-use store_engine::{LogLevel, ServerRequest};
+use store_engine::{LogLevel, SaveJob, ServerRequest};
 
 use super::EventLoop;
 use crate::client::CloseState;
+use crate::replication::tell_description;
 
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
@@ -12,14 +13,8 @@ impl EventLoop {
             let written = self.engine.take_written();
             let effects = self.engine.effects();
             let resumed = std::mem::take(&mut effects.resumed_sessions);
-            let requests = std::mem::take(&mut effects.requests);
-            let units = self.engine.units();
-            if !units.is_empty() {
-                self.persistence.take_units(self.now_us / 1000, units);
-                self.replication.take_units(units);
-                units.clear();
-                self.replication.tell_writers(&mut self.engine);
-            }
+            let mut requests = std::mem::take(&mut effects.requests);
+            self.take_units(&mut requests);
             let memory_max = self.engine.config().settings().memory_max();
             for garbage in self.engine.take_garbage() {
                 if let Err(garbage) = self.freeing.free(garbage, memory_max) {
@@ -43,6 +38,29 @@ impl EventLoop {
                 }
             }
         }
+    }
+
+    /// What was written goes to the file and to the stream. A snapshot that began among it learns
+    /// here what its data is.
+    fn take_units(&mut self, requests: &mut [ServerRequest]) {
+        let units = std::mem::take(self.engine.units());
+        if units.is_empty() {
+            return;
+        }
+        self.persistence.take_units(self.now_us / 1000, &units);
+        let mut rest = &units[..];
+        if let Some((job, count)) = requests.iter_mut().find_map(waiting_job) {
+            let (before, behind) = rest.split_at(count.min(rest.len()));
+            self.replication.take_units(before);
+            if let Some(facts) = self.replication.machine.facts() {
+                job.describe(facts);
+            }
+            rest = behind;
+        }
+        self.replication.take_units(rest);
+        self.engine.recycle_units(units);
+        self.replication.tell_writers(&mut self.engine);
+        tell_description(&self.replication, &mut self.engine);
     }
 
     fn apply(&mut self, request: ServerRequest) {
@@ -74,5 +92,13 @@ impl EventLoop {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
             }
         }
+    }
+}
+
+/// A save that began when so many of the units that wait had happened.
+fn waiting_job(request: &mut ServerRequest) -> Option<(&mut SaveJob, usize)> {
+    match request {
+        ServerRequest::SaveStarted(job) => job.units_before.map(|count| (&mut **job, count)),
+        _ => None,
     }
 }

@@ -8,6 +8,7 @@ use store_replica::{Address, Facts, LinkPhase, Output, Role, Transaction, asks_f
 
 use super::EventLoop;
 use crate::peers::{PeerEvent, PeerRead, Target};
+use crate::replication::{tell_description, tell_facts};
 
 /// Read at once from the primary.
 const READ_LEN: usize = 64 * 1024;
@@ -25,11 +26,15 @@ impl EventLoop {
     }
 
     /// The data was loaded from a snapshot that says of which history it is: a replica asks its
-    /// primary to go on from there.
+    /// primary to go on from there, and a primary's replicas may.
     pub(super) fn restore_history(&mut self, history: Facts) {
-        if let Some(primary) = self.engine.config().settings().replica.primary.clone() {
-            let now = self.replication.now();
-            self.replication.machine.restore(now, history, &Role::Replica(primary));
+        let primary = self.engine.config().settings().replica.primary.clone();
+        let role = primary.map_or(Role::Primary, Role::Replica);
+        let now = self.replication.now();
+        self.replication.machine.restore(now, history, &role);
+        if role == Role::Primary {
+            // Before the first write, which is to be counted.
+            tell_facts(&self.replication, &mut self.engine);
         }
     }
 
@@ -57,6 +62,8 @@ impl EventLoop {
         }
         self.read_link();
         self.take_peer_events();
+        // Whoever waited for what was applied goes on in this turn, and may save.
+        tell_description(&self.replication, &mut self.engine);
     }
 
     fn take_peer_events(&mut self) {

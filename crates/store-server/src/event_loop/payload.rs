@@ -1,19 +1,17 @@
 //! A payload of the primary in a turn of the loop: it is kept in a file until it is whole, then
 //! loaded in slices; or loaded aside by a thread as it arrives, then swapped in.
 
-use std::io;
-
 use store_engine::{AsideData, LogLevel};
+use store_persist::rdb::{Fault, RdbError};
 use store_replica::{LoadMode, Settings};
+use store_types::dump::LoadError;
 
 use super::EventLoop;
 use crate::persistence::{Loader, Step, dir, stream_db};
 use crate::replication::{
-    BeginAside, Checksum, Incoming, IncomingAside, IncomingEvent, Meanwhile, load_mode,
+    BeginAside, Incoming, IncomingAside, IncomingEvent, IncomingFailure, Meanwhile, Written,
+    load_mode,
 };
-
-/// A snapshot without keys has facts about itself, and is no longer than this.
-const EMPTY_PAYLOAD_MAX: u64 = 512;
 
 impl EventLoop {
     pub(super) fn take_payload(&mut self, bytes: Vec<u8>) {
@@ -36,10 +34,7 @@ impl EventLoop {
             let disk = self.persistence.disk.clone();
             let folder = dir(self.engine.config());
             let mailbox = self.shared.mailbox.clone();
-            let skips = self.engine.state().debug.skips_checksums;
-            let is_wanted = self.engine.config().settings().snapshot.checksums && !skips;
-            let checksum = Checksum::wanted(is_wanted);
-            match Incoming::begin(disk, &folder, number, checksum, mailbox) {
+            match Incoming::begin(disk, &folder, number, self.engine.aside(), mailbox) {
                 Ok(incoming) => self.replication.link.incoming = Some(incoming),
                 Err(error) => {
                     let line = format!(
@@ -90,7 +85,7 @@ impl EventLoop {
     /// All of it came.
     pub(super) fn finish_payload(&mut self) {
         let link = &mut self.replication.link;
-        match (&link.incoming, &mut link.aside) {
+        match (&mut link.incoming, &mut link.aside) {
             (Some(incoming), _) => incoming.finish(),
             (None, Some(aside)) => aside.finish(),
             (None, None) => self.payload_failed("the payload is empty"),
@@ -123,13 +118,11 @@ impl EventLoop {
         }
     }
 
-    fn take_written(&mut self, result: io::Result<u64>) {
+    fn take_written(&mut self, result: Result<Written, IncomingFailure>) {
         match result {
-            Ok(len) => self.begin_load(len),
-            Err(error) => {
-                if error.kind() == io::ErrorKind::InvalidData {
-                    return self.payload_failed(&error.to_string());
-                }
+            Ok(written) => self.begin_load(&written),
+            Err(IncomingFailure::Payload(error)) => self.payload_failed(&advice(&error)),
+            Err(IncomingFailure::Disk(error)) => {
                 let line = format!(
                     "Write error or short write writing to the DB dump file needed for MASTER <-> \
                      REPLICA synchronization: {error}"
@@ -145,7 +138,7 @@ impl EventLoop {
         let count = self.engine.key_count();
         if count > 0 {
             let line = format!(
-                "!!! The master has next to no data, and all of this replica (keys: {count}) goes \
+                "!!! The master has no keys, and all of this replica (keys: {count}) goes \
                  for it. If the master lost its data, restore it from a backup, or from another \
                  replica that still has them !!!"
             );
@@ -154,10 +147,10 @@ impl EventLoop {
     }
 
     /// What was loaded aside takes the place of the old data, if it is whole.
-    fn take_loaded_aside(&mut self, result: Result<Box<AsideData>, String>) {
+    fn take_loaded_aside(&mut self, result: Result<Box<AsideData>, RdbError>) {
         let data = match result {
             Ok(data) => data,
-            Err(reason) => return self.payload_failed(&reason),
+            Err(error) => return self.payload_failed(&advice(&error)),
         };
         if data.report().keys == 0 {
             self.warn_of_emptiness();
@@ -177,15 +170,15 @@ impl EventLoop {
         self.finish_load(db);
     }
 
-    /// The payload is whole. The old data goes once the file has been looked at.
-    fn begin_load(&mut self, len: u64) {
+    /// The payload is whole, and every record of it can be loaded: the old data goes.
+    fn begin_load(&mut self, written: &Written) {
         let Some(incoming) = &self.replication.link.incoming else { return };
         let disk = self.persistence.disk.clone();
-        let loader = match Loader::of_payload(disk, &self.engine, incoming.path(), len) {
+        let loader = match Loader::of_payload(disk, &self.engine, incoming.path(), written.bytes) {
             Ok(loader) => loader,
             Err(reason) => return self.payload_failed(&reason),
         };
-        if len <= EMPTY_PAYLOAD_MAX {
+        if written.keys == 0 {
             self.warn_of_emptiness();
         }
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
@@ -254,4 +247,22 @@ impl EventLoop {
             self.persistence.resume_append(now_us / 1000, &mut self.engine);
         }
     }
+}
+
+/// What is wrong with a primary's payload, and what to do.
+fn advice(error: &RdbError) -> String {
+    let fault = match error {
+        RdbError::Read { .. } => return error.to_string(),
+        RdbError::Damaged { fault, .. } => fault,
+        _ => return error.to_string(),
+    };
+    let next = match fault {
+        Fault::Version(_) => "follow a master of Redis 7.0 or older, or of this kind",
+        Fault::Value { error: LoadError::UnknownType(_), .. } => {
+            "delete the keys of newer types on the master, or follow one of Redis 7.0 or older"
+        }
+        Fault::Database { .. } | Fault::Module { .. } | Fault::Function(_) => fault.next_step(),
+        _ => "look at the log of the master",
+    };
+    format!("{fault}; {next}")
 }

@@ -1,6 +1,6 @@
 //! Bytes for replicas: answers, then the payload, then the stream, as fast as each one takes them.
 
-use std::io;
+use std::io::{self, IoSlice};
 
 use store_engine::{LogLevel, SessionId};
 use store_replica::{ReplicaState, SnapshotTarget};
@@ -11,6 +11,9 @@ use crate::replication::Next;
 
 /// Written to one replica in one turn, so that clients are not kept waiting.
 const TURN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Blocks of the stream that are written at once: what a turn with many writes fills.
+const STRETCHES_MAX: usize = 16;
 
 /// What became of an attempt to send something.
 enum Sent {
@@ -100,32 +103,34 @@ impl EventLoop {
             let count = client.write(output, &mut self.spare_output)?;
             return Ok(Sent::Bytes(count));
         }
-        let now = self.replication.now();
         let (machine, payload) = (&mut self.replication.machine, &mut self.replication.payload);
         let next = payload.as_mut().map_or(Ok(Next::Nothing), |it| it.next(session))?;
         let count = match next {
             Next::Bytes(bytes) => {
-                let count = client.write_bytes(bytes)?;
+                let count = client.write_bytes(&[bytes])?;
                 if let Some(payload) = payload {
                     payload.advance(session, count);
                 }
-                machine.handle_progress(now, session);
+                let now = self.replication.now();
+                self.replication.machine.handle_progress(now, session);
                 count
             }
             Next::End => {
                 if let Some(payload) = payload {
                     payload.forget_reader(session);
                 }
-                machine.handle_payload_sent(now, session);
+                let now = self.replication.now();
+                self.replication.machine.handle_payload_sent(now, session);
                 self.carry_out();
                 return Ok(Sent::Next);
             }
             Next::Nothing => {
-                let bytes = machine.stream_for(session);
-                if bytes.is_empty() {
+                let mut stretches = [&[][..]; STRETCHES_MAX];
+                let stretch_count = machine.stretches_for(session, &mut stretches);
+                if stretch_count == 0 {
                     return Ok(Sent::Nothing);
                 }
-                let count = client.write_bytes(bytes)?;
+                let count = client.write_bytes(&stretches[..stretch_count])?;
                 machine.handle_stream_written(session, count);
                 count
             }
@@ -154,10 +159,18 @@ impl EventLoop {
 
 impl Client {
     /// Writes once, past the replies: for what many clients get.
-    fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn write_bytes(&mut self, parts: &[&[u8]]) -> io::Result<usize> {
         use std::io::Write;
+        let mut slices = [IoSlice::new(&[]); STRETCHES_MAX];
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
         let written = loop {
-            match self.stream.write(bytes) {
+            let written = match parts {
+                [only] => self.stream.write(only),
+                _ => self.stream.write_vectored(&slices[..parts.len().min(STRETCHES_MAX)]),
+            };
+            match written {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_choked = true;

@@ -2,7 +2,8 @@
 //! asks for is done in order.
 
 use store_engine::{
-    CommandError, LogLevel, ReplicationRequest, SessionId, SnapshotForm, SnapshotKind, session_flag,
+    Asker, CommandError, LogLevel, ReplicationRequest, SessionId, SnapshotForm, SnapshotKind,
+    session_flag,
 };
 use store_replica::{
     CloseReason, FailoverError, Output, ReplicaState, SnapshotContent, SnapshotNeeds,
@@ -47,19 +48,21 @@ impl EventLoop {
             ReplicationRequest::Wait { count, wait } => return self.begin_wait(id, count, wait),
             ReplicationRequest::Shutdown => return self.end_after_replicas(Some(id)),
             ReplicationRequest::AbortShutdown => return self.abort_ending(id),
-            ReplicationRequest::Follow(primary) => {
-                self.engine.resume_session(id);
+            ReplicationRequest::Follow(primary, asker) => {
+                if asker == Asker::Waits {
+                    self.engine.resume_session(id);
+                }
                 self.follow(primary);
                 tell_facts(&self.replication, &mut self.engine);
                 return;
             }
-            ReplicationRequest::Failover(request) => {
+            ReplicationRequest::Failover(request, asker) => {
                 let outcome = machine.start_failover(now, request);
-                return self.answer_failover(id, outcome);
+                return self.answer_failover((id, asker), outcome);
             }
-            ReplicationRequest::AbortFailover => {
+            ReplicationRequest::AbortFailover(asker) => {
                 let outcome = machine.abort_failover(now);
-                return self.answer_failover(id, outcome);
+                return self.answer_failover((id, asker), outcome);
             }
             ReplicationRequest::ChangeId => {
                 machine.change_id();
@@ -85,13 +88,20 @@ impl EventLoop {
     }
 
     /// Answered before anything is done: a change of the role sends away whoever waits.
-    fn answer_failover(&mut self, id: SessionId, outcome: Result<(), FailoverError>) {
-        match outcome {
-            Ok(()) => self.answer_ok(id),
-            Err(error) => {
+    fn answer_failover(
+        &mut self,
+        (id, asker): (SessionId, Asker),
+        outcome: Result<(), FailoverError>,
+    ) {
+        match (outcome, asker) {
+            (Ok(()), Asker::Waits) => self.answer_ok(id),
+            (Ok(()), Asker::WentOn) => {}
+            (Err(error), Asker::Waits) => {
                 let error = CommandError::new(format!("ERR {error}"));
                 self.engine.refuse_waiting(id, &error);
             }
+            // Something changed since it was answered.
+            (Err(error), Asker::WentOn) => self.log(LogLevel::Warning, &error.to_string()),
         }
         self.carry_out();
         tell_facts(&self.replication, &mut self.engine);

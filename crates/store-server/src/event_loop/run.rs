@@ -6,6 +6,7 @@ use std::time::Duration;
 use store_engine::{ExecuteOutcome, LogLevel, SessionId, session_flag};
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
+use super::write::limit_of;
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
 use crate::busy::BusyLoop;
 use crate::client::{Client, CloseState, OWN_OUTPUT_MAX};
@@ -97,10 +98,9 @@ impl EventLoop {
         let limits = self.engine.config().settings().clients.output_limits;
         let Some(session) = self.engine.session_mut(client.session) else { return false };
         let unread = session.output.unread();
-        let hard = match session.has(session_flag::SUBSCRIBED) {
-            _ if session.has(session_flag::NEEDS_AUTH) => UNAUTHENTICATED_OUTPUT_MAX,
-            true => limits.pubsub.hard,
-            false => limits.normal.hard,
+        let hard = match session.has(session_flag::NEEDS_AUTH) {
+            true => UNAUTHENTICATED_OUTPUT_MAX,
+            false => limit_of(&limits, session).hard,
         };
         hard > 0 && unread > hard
     }

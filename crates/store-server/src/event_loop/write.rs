@@ -1,6 +1,6 @@
 //! Replies that go out: once per turn, large ones earlier.
 
-use store_engine::{LogLevel, session_flag};
+use store_engine::{LogLevel, OutputLimit, OutputLimits, Session, session_flag};
 
 use super::{EventLoop, UNAUTHENTICATED_OUTPUT_MAX};
 use crate::client::{Client, CloseState};
@@ -98,10 +98,7 @@ impl EventLoop {
         let limits = self.engine.config().settings().clients.output_limits;
         let Some(client) = self.clients.get_mut(slot) else { return };
         let Some(session) = self.engine.session_mut(client.session) else { return };
-        let limit = match session.has(session_flag::SUBSCRIBED) {
-            true => limits.pubsub,
-            false => limits.normal,
-        };
+        let limit = limit_of(&limits, session);
         let over_soft = limit.soft > 0 && left > limit.soft;
         let since = match client.over_soft_since_ms {
             _ if !over_soft => None,
@@ -119,5 +116,14 @@ impl EventLoop {
             let text = "Closing client that does not read its replies";
             self.log(LogLevel::Warning, text);
         }
+    }
+}
+
+/// The limit of a session's class. What a replica gets of the stream is not among its replies.
+pub(super) fn limit_of(limits: &OutputLimits, session: &Session) -> OutputLimit {
+    match () {
+        () if session.has(session_flag::REPLICA) => limits.replica,
+        () if session.has(session_flag::SUBSCRIBED) => limits.pubsub,
+        () => limits.normal,
     }
 }

@@ -19,6 +19,10 @@ const ADDRESSES_MAX: usize = 8;
 /// Peers that vanished are noticed after about so long.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// How long a handshake of TLS may take once there is a connection. A port that speaks none says
+/// nothing to it, as a rule.
+const HANDSHAKE_MAX_MS: u64 = 10_000;
+
 /// What came of looking at a socket.
 pub(super) enum Progress {
     /// It has just become open.
@@ -32,14 +36,9 @@ enum State {
     Resolving,
     /// The system connects; the others are tried when it fails, or takes more than its share of
     /// the time that is left.
-    Connecting {
-        stream: Stream,
-        others: VecDeque<SocketAddr>,
-        next_at_ms: u64,
-    },
-    Open {
-        stream: Stream,
-    },
+    Connecting { stream: Stream, others: VecDeque<SocketAddr>, next_at_ms: u64 },
+    /// By `secure_until_ms` a handshake must be done, where there is one.
+    Open { stream: Stream, secure_until_ms: u64 },
 }
 
 pub(super) struct Connection {
@@ -112,7 +111,9 @@ impl Connection {
         match &self.state {
             State::Resolving => Some(self.ends_at_ms),
             State::Connecting { next_at_ms, .. } => Some(*next_at_ms),
-            State::Open { .. } => None,
+            State::Open { stream, secure_until_ms } => {
+                stream.is_handshaking().then_some(*secure_until_ms)
+            }
         }
     }
 
@@ -132,6 +133,9 @@ impl Connection {
                     true => self.try_next(registry, token, now_ms, others, too_late),
                     false => Err(too_late),
                 }
+            }
+            State::Open { stream, .. } if stream.is_handshaking() => {
+                Err(unencrypted("it says nothing to a handshake of TLS"))
             }
             open @ State::Open { .. } => {
                 self.state = open;
@@ -161,7 +165,8 @@ impl Connection {
                 }
                 Ok(true) => {
                     let stream = self.encrypt(stream)?;
-                    self.state = State::Open { stream };
+                    let secure_until_ms = now_ms.saturating_add(HANDSHAKE_MAX_MS);
+                    self.state = State::Open { stream, secure_until_ms };
                     self.may_read = true;
                     self.flush()?;
                     Ok(Progress::Opened)
@@ -190,8 +195,8 @@ impl Connection {
     /// The hosts of this end and of the other, by number.
     pub(super) fn hosts(&self) -> Option<(String, String)> {
         let socket = match &self.state {
-            State::Open { stream: Stream::Tcp(socket) } => socket,
-            State::Open { stream: Stream::Tls(stream) } => stream.socket(),
+            State::Open { stream: Stream::Tcp(socket), .. } => socket,
+            State::Open { stream: Stream::Tls(stream), .. } => stream.socket(),
             _ => return None,
         };
         let host = |at: SocketAddr| at.ip().to_canonical().to_string();
@@ -210,7 +215,7 @@ impl Connection {
 
     /// Gives the socket what it takes; an event tells when it takes more.
     fn flush(&mut self) -> io::Result<()> {
-        let State::Open { stream } = &mut self.state else { return Ok(()) };
+        let State::Open { stream, .. } = &mut self.state else { return Ok(()) };
         while self.written < self.output.len() {
             match stream.write(&self.output[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -230,7 +235,8 @@ impl Connection {
 
     /// Reads once. Fails when the peer is gone.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<PeerRead> {
-        let State::Open { stream } = &mut self.state else { return Ok(PeerRead::Nothing) };
+        let State::Open { stream, .. } = &mut self.state else { return Ok(PeerRead::Nothing) };
+        let is_handshaking = stream.is_handshaking();
         loop {
             return match stream.read(buffer) {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -240,17 +246,27 @@ impl Connection {
                     self.may_read = false;
                     Ok(PeerRead::Nothing)
                 }
+                Err(error) if is_handshaking && error.kind() == io::ErrorKind::InvalidData => {
+                    Err(unencrypted(&error.to_string()))
+                }
                 Err(error) => Err(error),
             };
         }
     }
 
     pub(super) fn close(self, registry: &Registry) {
-        if let State::Connecting { mut stream, .. } | State::Open { mut stream } = self.state {
+        if let State::Connecting { mut stream, .. } | State::Open { mut stream, .. } = self.state {
             // It is closed next; deregistering cannot matter.
             let _ = stream.deregister(registry);
         }
     }
+}
+
+/// A port that speaks no TLS, or none that is understood here.
+fn unencrypted(what: &str) -> io::Error {
+    let text =
+        format!("{what}. If its port speaks no TLS, take the one that does, or turn TLS off");
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// Whether the system has connected a socket. Fails with why it cannot.

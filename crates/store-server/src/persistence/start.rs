@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use store_engine::{
-    Config, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId, fact,
+    Config, EndedKeys, Engine, LoadFailure, LoadOptions, LoadReport, LogLevel, SessionId, fact,
 };
 use store_persist::aof::{
     AofError, CommandReader, Layout, Manifest, Part, PlanError, is_snapshot, make_plan,
@@ -65,8 +65,8 @@ pub(crate) struct Loader {
     is_aof: bool,
     /// Whether a primary sent it, to a server that serves already.
     is_payload: bool,
-    /// Whether keys that are over are loaded: whoever removes them says so.
-    keeps_ended: bool,
+    /// What becomes of keys in a snapshot that are over.
+    ended: EndedKeys,
     stream_db: usize,
     history: Option<Facts>,
     may_cut: bool,
@@ -140,7 +140,8 @@ impl Loader {
         len: u64,
     ) -> Result<Self, String> {
         let mut loader = Self::of_nothing(disk, engine.config());
-        (loader.is_payload, loader.keeps_ended, loader.total_bytes) = (true, true, len);
+        (loader.is_payload, loader.total_bytes) = (true, len);
+        loader.ended = EndedKeys::Loaded;
         let name = path.display().to_string();
         let part = Part { path: path.to_owned(), name, len, is_last: true, before: Vec::new() };
         loader.current = Some(loader.open(part, engine)?);
@@ -163,7 +164,11 @@ impl Loader {
             session: None,
             is_aof: false,
             is_payload: false,
-            keeps_ended: config.settings().replica.primary.is_some(),
+            // Whoever removes them says so.
+            ended: match config.settings().replica.primary.is_some() {
+                true => EndedKeys::Loaded,
+                false => EndedKeys::LoadedIfFollowed,
+            },
             stream_db: 0,
             history: None,
             may_cut: config.settings().append.may_cut,
@@ -219,8 +224,9 @@ impl Loader {
             };
             let is_over = match &mut current.content {
                 Content::Snapshot(file, report) => {
-                    let keeps_ended = self.is_aof || self.keeps_ended;
-                    let options = LoadOptions { keeps_ended, merges: false };
+                    let ended = if self.is_aof { EndedKeys::Loaded } else { self.ended };
+                    // What was looked at before the old data went must not fail any more.
+                    let options = LoadOptions { ended, merges: self.is_payload };
                     engine
                         .load_records(began_us, file, slice_len, options, report)
                         .map_err(|error| rdb_advice(&current.part.path, &error))?

@@ -18,11 +18,16 @@ pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
     facts.is_ending = driver.ending.is_some();
     facts.failover = machine.failover_phase();
     facts.syncs = machine.sync_counts();
-    facts.applied = machine.facts().filter(|_| !machine.is_primary());
+    facts.described = machine.facts();
     tell_link(driver, now, facts);
     tell_replicas(driver, now, facts);
     engine.follow_replication();
     engine.set_feeding_stream(machine.is_primary() && machine.backlog().is_some());
+}
+
+/// Tells the engine what describes its data now, for files.
+pub(crate) fn tell_description(driver: &ReplicationDriver, engine: &mut Engine) {
+    engine.replication_facts_mut().described = driver.machine.facts();
 }
 
 /// The name of the primary is told once.

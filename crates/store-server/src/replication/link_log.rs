@@ -40,14 +40,16 @@ fn fault_words(fault: LinkFault) -> &'static str {
         }
         LinkFault::Protocol => {
             "MASTER <-> REPLICA sync: what came is not what a master says. Check that replicaof \
-             names a Redis server; it is tried again"
+             names a Redis server, and set tls-replication yes if its port speaks TLS; it is tried \
+             again"
         }
         LinkFault::Refused => {
             "MASTER refuses this replica. Check masterauth and masteruser; it is tried again"
         }
         LinkFault::TransferAborted => "MASTER aborted the transfer; it is asked for again",
         LinkFault::TooLong => {
-            "MASTER sends a request that is longer than a replica takes; the link is opened again"
+            "MASTER sends a request or transaction that is longer than a replica takes, 1 GiB; the \
+             link is opened again. Let clients write smaller ones"
         }
         LinkFault::Inapplicable => {
             "MASTER sends a request that cannot be applied here. Nothing behind it is applied; the \

@@ -13,6 +13,7 @@ mod incoming;
 mod link;
 mod link_log;
 mod log;
+mod parts;
 mod payload;
 mod settings;
 
@@ -28,8 +29,8 @@ use store_resp::Request;
 use crate::clock::Running;
 use crate::sockets::Ports;
 pub(crate) use aside::{Begin as BeginAside, IncomingAside, Meanwhile};
-pub(crate) use facts::tell_facts;
-pub(crate) use incoming::{Checksum, Incoming, IncomingEvent};
+pub(crate) use facts::{tell_description, tell_facts};
+pub(crate) use incoming::{Incoming, IncomingEvent, IncomingFailure, Written};
 use link::Link;
 pub(crate) use log::{closing_words, words};
 pub(crate) use payload::{Next, Payload, PayloadJob};
@@ -211,8 +212,13 @@ impl ReplicationDriver {
         let now = self.now();
         for unit in units {
             let offset = self.feed(now, unit);
-            let writers = unit.origin.iter().chain(&unit.woken);
-            self.wrote.extend(writers.map(|id| (*id, offset)));
+            for id in unit.origin.iter().chain(&unit.woken) {
+                match self.wrote.last_mut() {
+                    // Requests that came together.
+                    Some((last, wrote_at)) if last == id => *wrote_at = offset,
+                    _ => self.wrote.push((*id, offset)),
+                }
+            }
         }
     }
 

@@ -106,6 +106,13 @@ impl Data {
         self.keys.iter().filter(|(_, entry)| is_over(entry)).map(|(place, _)| *place).collect()
     }
 
+    /// Leaves keys out that have ended by `wall`.
+    pub(crate) fn drop_ended(&mut self, wall: u64) {
+        for place in self.expired(wall) {
+            self.put(place, None);
+        }
+    }
+
     pub(crate) fn apply(&mut self, db: usize, change: &Change) {
         let before = self.keys.get(&(db, change.key)).copied();
         let write = u64::from(change.write);

@@ -6,6 +6,7 @@ use store_replica::{FailoverRequest, Role};
 
 use super::data::Data;
 use super::driver::address_of;
+use super::flaw::Flaw;
 use super::server::{Saved, Server};
 use super::world::{Event, World};
 use crate::network::Host;
@@ -136,6 +137,9 @@ impl World {
             if let Some(facts) = facts {
                 replication.restore(old.now(real), *facts, &role);
             }
+            if self.flaw == Some(Flaw::EndedKeysLeftOut) && role == Role::Primary {
+                data.drop_ended(clock.wall(real));
+            }
         }
         let mut server = Server::new(replication, clock, self.flaw);
         (server.data, server.disk, server.life) = (data, old.disk.clone(), old.life + 1);
@@ -165,7 +169,11 @@ impl World {
     pub(crate) fn finish_own_save(&mut self, host: Host, life: u32, saved: Saved) {
         let server = &mut self.servers[host];
         if server.is_up && server.life == life {
-            server.disk = Some(saved);
+            let facts = match server.has(Flaw::SaveDescribedLate) {
+                true => server.replication.facts(),
+                false => saved.facts,
+            };
+            server.disk = Some(Saved { facts, ..saved });
         }
     }
 

@@ -19,6 +19,8 @@ pub enum Flaw {
     KeepIdWithoutBacklog,
     /// What the old data was is remembered after it was thrown away.
     CachedPrimaryAfterLoad,
+    /// A file says what its data was when it was written, not when the snapshot began.
+    SaveDescribedLate,
     /// The write of a session that was blocked is not remembered for WAIT.
     OffsetNotSetOnWake,
     /// What a replica acknowledged on an earlier connection counts.
@@ -29,6 +31,8 @@ pub enum Flaw {
     ReplicaExpires,
     /// Keys are deleted while clients are paused.
     ExpireInPause,
+    /// A primary leaves keys out that ended before it started, and tells nobody.
+    EndedKeysLeftOut,
     /// The stream is trimmed although somebody has still to read it.
     TrimUnderReader,
     /// A large value is kept in one block.
@@ -59,11 +63,13 @@ pub const CONTROLS: &[Control] = &[
     control("second-id-unbounded", Flaw::SecondIdUnbounded, Rule::R2),
     control("keep-replid-without-backlog", Flaw::KeepIdWithoutBacklog, Rule::R2),
     control("cached-master-after-load", Flaw::CachedPrimaryAfterLoad, Rule::R2),
+    control("save-described-late", Flaw::SaveDescribedLate, Rule::R2),
     control("woff-not-set-on-wake", Flaw::OffsetNotSetOnWake, Rule::R3),
     control("count-stale-acks", Flaw::CountStaleAcks, Rule::R3),
     control("ack-before-apply", Flaw::AckBeforeApply, Rule::R3),
     control("replica-expires", Flaw::ReplicaExpires, Rule::R4),
     control("expire-in-pause", Flaw::ExpireInPause, Rule::R4),
+    control("ended-keys-left-out", Flaw::EndedKeysLeftOut, Rule::R4),
     control("trim-under-reader", Flaw::TrimUnderReader, Rule::R5),
     control("block-as-big-as-value", Flaw::BlockAsBigAsValue, Rule::R5),
 ];

@@ -6,18 +6,31 @@ use std::io::Read;
 use store_persist::rdb::{Fault, FileReader, Item, LoadedEntry, RdbError, Record, TextEntry};
 use store_script::{AclAnswer, Existing, Host, LogLevel, Protocol, Replication, Tick};
 
+use super::fact;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::keyspace::{FileEntry, FileValue, Keyspace, Unplaced};
 use crate::platform::NoPlatform;
 use crate::state::{Identity, ServerState};
 
+/// What becomes of keys in a file that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndedKeys {
+    /// They are left out.
+    #[default]
+    LeftOut,
+    /// They are loaded: what follows may count on them, and says when they went.
+    Loaded,
+    /// They are loaded from a file that says of which history it is: replicas have them, and are
+    /// told when this server removes them.
+    LoadedIfFollowed,
+}
+
 /// How a file is loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Whether keys that are over are loaded, too: the rest of an append-only file may count on
-    /// them, and says when they went.
-    pub keeps_ended: bool,
+    /// What becomes of keys that are over.
+    pub ended: EndedKeys,
     /// Whether an entry replaces one of the same key, and a library one of the same name;
     /// otherwise that is damage.
     pub merges: bool,
@@ -41,7 +54,7 @@ pub struct LoadReport {
     pub facts: BTreeMap<String, Vec<u8>>,
     /// Keys loaded.
     pub keys: u64,
-    /// Keys left out because they were over.
+    /// Keys that were over, where such keys count on nobody.
     pub ended: u64,
     /// Keys left out because they held an empty collection.
     pub empty: u64,
@@ -210,12 +223,15 @@ impl Taker<'_> {
     fn place_first(&mut self, report: &mut LoadReport) -> Result<(), RdbError> {
         let Some((offset, unplaced)) = self.ahead.pop_front() else { return Ok(()) };
         report.keys += 1;
-        if self.options.merges {
-            self.db.make_place(&unplaced);
+        let Err(twice) = self.db.place(unplaced) else { return Ok(()) };
+        if !self.options.merges {
+            let fault = Fault::DuplicateKey(twice.key().to_vec());
+            return Err(RdbError::Damaged { offset, fault });
         }
-        self.db
-            .place(unplaced)
-            .map_err(|key| RdbError::Damaged { offset, fault: Fault::DuplicateKey(key) })
+        self.db.make_place(&twice);
+        let placed = self.db.place(twice);
+        assert!(placed.is_ok(), "its place was just made");
+        Ok(())
     }
 
     /// Takes a record; an entry has yet to be placed.
@@ -272,16 +288,54 @@ impl Taker<'_> {
         report: &mut LoadReport,
     ) -> Result<Option<Unplaced>, Fault> {
         let number = self.number(db)?;
-        let unplaced = self.db.prepare(number, entry, self.options.keeps_ended);
-        report.ended += u64::from(unplaced.is_none());
-        Ok(unplaced)
+        let is_over = entry.expires_at.is_some_and(|at| at < self.db.now_ms());
+        if is_over && self.options.ended != EndedKeys::Loaded {
+            report.ended += 1;
+            let is_followed = report.facts.contains_key(fact::REPLICATION_ID);
+            if self.options.ended == EndedKeys::LeftOut || !is_followed {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.db.prepare(number, entry)))
     }
 
     fn number(&self, db: u64) -> Result<usize, Fault> {
-        let databases = self.db.database_count();
-        let number = usize::try_from(db).ok().filter(|number| *number < databases);
-        number.ok_or(Fault::Database { db, databases })
+        number_of(self.db, db)
     }
+}
+
+fn number_of(keyspace: &Keyspace, db: u64) -> Result<usize, Fault> {
+    let databases = keyspace.database_count();
+    let number = usize::try_from(db).ok().filter(|number| *number < databases);
+    number.ok_or(Fault::Database { db, databases })
+}
+
+/// Looks at all records of a file as loading it would, and keeps none of the keys. That a key
+/// comes twice is not noticed.
+pub(crate) fn check_records<R: Read>(
+    keyspace: &Keyspace,
+    server: &mut ServerState,
+    file: &mut FileReader<R>,
+) -> Result<LoadReport, RdbError> {
+    let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
+    while let Some(record) = file.next_record()? {
+        let checked = match record {
+            Record::Text(TextEntry { db, .. })
+            | Record::Item(Item::Entry(LoadedEntry { db, .. })) => {
+                report.keys += 1;
+                number_of(keyspace, db).map(drop)
+            }
+            Record::Item(Item::Function(code)) => load_library(server, &code, Existing::Replace),
+            Record::Item(other) => {
+                note_item(other, &mut report);
+                Ok(())
+            }
+        };
+        if let Err(fault) = checked {
+            return Err(RdbError::Damaged { offset: file.offset(), fault });
+        }
+    }
+    Ok(report)
 }
 
 fn note_item(item: Item, report: &mut LoadReport) {

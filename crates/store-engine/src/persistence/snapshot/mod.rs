@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use store_persist::rdb::{Head, WriteOptions};
 use store_replica::{Facts, SnapshotContent};
 
-pub use load::{LoadOptions, LoadProgress, LoadReport, check_snapshot};
-pub(crate) use load::{load, load_aside, load_library_again};
+pub use load::{EndedKeys, LoadOptions, LoadProgress, LoadReport, check_snapshot};
+pub(crate) use load::{check_records, load, load_aside, load_library_again};
 pub use saving::{SaveFailure, SaveJob, SavePoint, Saving};
 pub(crate) use saving::{begin_save, guard_writes, save_before_end, save_now, stop_saving};
 
@@ -119,14 +119,14 @@ fn head(db: &Keyspace, server: &ServerState, is_aof_base: bool) -> Head {
     ];
     let facts = facts.map(|(name, value)| (name.to_owned(), value.into_bytes())).into_iter();
     // What follows in an append-only file is behind this.
-    let applied = server.replication.applied.filter(|_| !is_aof_base);
+    let described = server.replication.described.filter(|_| !is_aof_base && !db.changes.is_ahead());
     let libraries = server.scripting.interpreter().into_iter().flat_map(|lua| lua.libraries());
     Head {
         options: WriteOptions {
             compresses: server.config.settings().snapshot.compresses,
             checksums: server.config.settings().snapshot.checksums,
         },
-        facts: facts.chain(applied.into_iter().flat_map(history_facts)).collect(),
+        facts: facts.chain(described.into_iter().flat_map(history_facts)).collect(),
         functions: libraries.map(|library| library.code().to_vec()).collect(),
     }
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use store_persist::rdb::{Head, Part};
+use store_replica::Facts;
 
-use super::{head, path, start};
+use super::{head, history_facts, path, start};
 use crate::effects::ServerRequest;
 use crate::engine::Engine;
 use crate::keyspace::{Keyspace, SnapshotForm, SnapshotKind, SnapshotTurn};
@@ -22,6 +23,17 @@ pub struct SaveJob {
     pub head: Head,
     /// `rdb-key-save-delay` when it began.
     pub key_delay_us: i64,
+    /// On a primary that is followed, when units wait to be fetched: the data is that behind so
+    /// many of them. Whoever feeds them to the stream knows what describes it, and
+    /// [adds](Self::describe) it.
+    pub units_before: Option<usize>,
+}
+
+impl SaveJob {
+    /// The file says of which history its data is.
+    pub fn describe(&mut self, facts: Facts) {
+        self.head.facts.extend(history_facts(facts));
+    }
 }
 
 /// Why there is no new file.
@@ -165,7 +177,11 @@ pub(crate) fn begin_save(db: &mut Keyspace, server: &mut ServerState) -> bool {
         return false;
     }
     let key_delay_us = server.config.settings().snapshot.save_delay_us;
-    let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
+    let waits = db.changes.feeds_stream && !db.changes.units.is_empty();
+    // Of a unit that is being built a part may be in the snapshot and a part not.
+    let units_before = (waits && !db.changes.is_unit_open()).then_some(db.changes.units.len());
+    let head = head(db, server, false);
+    let job = SaveJob { path: path(server), head, key_delay_us, units_before };
     let now_ms = db.now_ms();
     server.saving.running = Some(RunningSave { started_at_ms: now_ms, dirty: db.dirty });
     server.saving.tried_at_ms = now_ms;
@@ -189,7 +205,8 @@ pub(crate) fn save_now(db: &mut Keyspace, server: &mut ServerState) -> Result<()
     let compresses = server.config.settings().snapshot.compresses;
     start(db, server, SnapshotKind::Save, SnapshotForm::Rdb { compresses });
     let key_delay_us = server.config.settings().snapshot.save_delay_us;
-    let job = SaveJob { path: path(server), head: head(db, server, false), key_delay_us };
+    let head = head(db, server, false);
+    let job = SaveJob { path: path(server), head, key_delay_us, units_before: None };
     let dirty = db.dirty;
     let written = server.platform.save_snapshot(&job, &mut || next_parts(db));
     // A file that could not be written leaves the walk in the middle.
@@ -266,6 +283,10 @@ impl Engine {
             if is_due {
                 let line = "Changes enough for a snapshot. Saving...".to_owned();
                 self.state.effects.requests.push(ServerRequest::Log(line));
+            }
+            if !self.is_quiet() {
+                // What time has done so far is before the snapshot, as a whole.
+                self.deliver(None);
             }
             begin_save(&mut self.keyspace, &mut self.state);
         }

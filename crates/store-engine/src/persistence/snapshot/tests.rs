@@ -202,7 +202,7 @@ fn describe(entry: &crate::Entry) -> Vec<Vec<u8>> {
 /// What a fresh engine makes of a file.
 fn picture_of(file: &[u8], now_ms: u64) -> Picture {
     let mut world = World::new(99);
-    let options = LoadOptions { keeps_ended: true, ..LoadOptions::default() };
+    let options = LoadOptions { ended: EndedKeys::Loaded, ..LoadOptions::default() };
     let loaded = world.engine.load_snapshot(now_ms * 1000, file, options, &mut |_| {});
     loaded.unwrap_or_else(|error| panic!("{error}"));
     world.picture()

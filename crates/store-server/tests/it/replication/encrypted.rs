@@ -93,3 +93,20 @@ fn a_primary_that_nobody_vouches_for_is_not_followed() {
     let error = builder.start().err().expect("it cannot start").to_string();
     assert!(error.contains("tls-ca-cert-file"), "{error}");
 }
+
+#[test]
+fn a_link_with_tls_to_a_port_without_and_the_reverse_are_told_at_once() {
+    let certificates = Certificates::issue();
+    let top = encrypted(primary(), &certificates).start().unwrap();
+    let lines = LogLines::default();
+    let secured = lines.of(encrypted(primary(), &certificates)).start().unwrap();
+    connect(&secured).words(&format!("REPLICAOF 127.0.0.1 {}", top.port().unwrap()));
+    wait_until("a line about TLS", GENEROUS, || {
+        lines.count("Error condition on socket for SYNC") > 0
+            && lines.count("If its port speaks no TLS, take the one that does") > 0
+    });
+    let lines = LogLines::default();
+    let plain = lines.of(primary()).start().unwrap();
+    connect(&plain).words(&format!("REPLICAOF 127.0.0.1 {}", top.tls_port().unwrap()));
+    wait_until("a line about TLS", GENEROUS, || lines.count("set tls-replication yes") > 0);
+}

@@ -171,3 +171,42 @@ fn a_target_that_refuses_leaves_the_old_primary_in_charge() {
     wait_for_link(&mut Connection::tcp(replica.port()));
     assert_equal(&mut ours, &mut Connection::tcp(replica.port()));
 }
+
+#[test]
+fn a_failover_inside_a_transaction_is_answered_there_and_begins_behind_it() {
+    let server = primary().start().unwrap();
+    let (mut ours, theirs) = (connect(&server), RedisServer::start());
+    let mut theirs = Connection::tcp(theirs.port());
+    let refused = ["MULTI", "FAILOVER", "FAILOVER TO x 1 FORCE", "FAILOVER ABORT", "EXEC"];
+    for line in refused {
+        assert_eq!(ours.words(line), theirs.words(line), "{line}");
+    }
+    let replica = our_follower(server.port().unwrap());
+    let mut new = connect(&replica);
+    wait_for_online(&mut ours, 1);
+    let to = format!("FAILOVER TO 127.0.0.1 {}", replica.port().unwrap());
+    for line in ["MULTI", "FAILOVER TO x 1", "SET last 1", &to] {
+        ours.words(line);
+    }
+    let told = format!("{:?}", ours.words("EXEC"));
+    assert!(told.contains("target HOST and PORT is not a replica"), "{told}");
+    assert_eq!(told.matches("+OK").count(), 2, "{told}");
+    wait_until("the new primary", GENEROUS, || info(&mut new, "replication", "role") == "master");
+    assert_eq!(text(&new.words("GET last")), "1");
+    wait_for_link(&mut ours);
+}
+
+#[test]
+fn a_session_that_changed_the_role_in_a_transaction_may_wait_for_something_else() {
+    let server = primary().start().unwrap();
+    let replica = our_follower(server.port().unwrap());
+    let (mut client, mut writer) = (connect(&replica), connect(&replica));
+    client.send_raw(b"MULTI\r\nREPLICAOF NO ONE\r\nEXEC\r\nXREAD BLOCK 0 STREAMS s $\r\n");
+    for _ in 0..3 {
+        client.receive().unwrap();
+    }
+    wait_until("the reader", GENEROUS, || info(&mut writer, "clients", "blocked_clients") == "1");
+    writer.words("XADD s 1-1 f v");
+    let read = format!("{:?}", client.receive());
+    assert!(read.contains("1-1"), "{read}");
+}

@@ -2,10 +2,12 @@
 
 mod encrypted;
 mod failover;
+mod hostile;
 mod link;
 mod peers;
 mod primary;
 mod replica;
+mod restart;
 mod rolling;
 mod same_words;
 mod support;

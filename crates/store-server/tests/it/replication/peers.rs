@@ -9,16 +9,16 @@ use testkit::{GENEROUS, wait_until};
 use super::support::{LogLines, connect, info, primary, text};
 
 /// A peer that speaks bytes.
-struct Peer(TcpStream);
+pub(super) struct Peer(pub(super) TcpStream);
 
 impl Peer {
-    fn of(server: &Server) -> Self {
+    pub(super) fn of(server: &Server) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", server.port().unwrap())).unwrap();
         stream.set_read_timeout(Some(GENEROUS)).unwrap();
         Self(stream)
     }
 
-    fn send(&mut self, line: &str) {
+    pub(super) fn send(&mut self, line: &str) {
         self.0.write_all(line.as_bytes()).unwrap();
     }
 
@@ -33,7 +33,7 @@ impl Peer {
         bytes
     }
 
-    fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         let line = self.read_to(b"\r\n");
         String::from_utf8(line).unwrap().trim_start_matches('\n').trim_end().to_owned()
     }

@@ -1,5 +1,7 @@
 //! Servers that follow each other, and what is the same on both in the end.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use store_resp::Reply;
@@ -98,3 +100,34 @@ pub(crate) fn assert_equal(primary: &mut Connection, replica: &mut Connection) {
     let id = info(primary, "replication", "master_replid");
     assert_eq!(id, info(replica, "replication", "master_replid"));
 }
+
+/// Speaks as a primary up to PSYNC, again and again; `then` says what follows, and is told the
+/// offset that was asked for.
+pub(crate) fn scripted_primary(mut then: impl FnMut(&mut TcpStream, &str) + Send + 'static) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut heard, mut answered) = (Vec::new(), 0);
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                heard.extend_from_slice(&buffer[..count]);
+                let text = String::from_utf8_lossy(&heard).into_owned();
+                let asked = text.matches("PING").count() + text.matches("REPLCONF").count();
+                (answered..asked).for_each(|_| _ = stream.write_all(b"+OK\r\n"));
+                answered = asked;
+                let psync = text.split_once("PSYNC").filter(|(_, rest)| rest.lines().count() > 4);
+                if let Some((_, rest)) = psync {
+                    then(&mut stream, rest.lines().nth(4).unwrap());
+                    // What it confirms is not answered.
+                    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+                }
+            }
+        }
+    });
+    port
+}
+
+/// A snapshot without keys.
+pub(crate) const EMPTY_SNAPSHOT: &[u8] = b"REDIS0010\xff\0\0\0\0\0\0\0\0";

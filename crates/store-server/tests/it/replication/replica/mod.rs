@@ -1,6 +1,7 @@
 //! Our server as the replica of a real redis-server.
 
 mod bad;
+mod bytes;
 mod chain;
 mod cuts;
 mod diskless;
