@@ -115,6 +115,9 @@ impl EventLoop {
         const READS_MAX: usize = 4;
         for _ in 0..READS_MAX {
             let Some(peer) = driver.links.get(&id).map(|link| link.peer) else { return };
+            if !self.peers.may_read(peer) {
+                return;
+            }
             let read = self.peers.read(self.poll.registry(), peer, buffer);
             let PeerRead::Bytes(len) = read else { return };
             let now = driver.now();
