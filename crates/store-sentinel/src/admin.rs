@@ -40,7 +40,7 @@ type Refusal = String;
 const NO_SUCH_PRIMARY: &str = "ERR No such master with that name";
 
 impl Sentinel {
-    /// Carries a command out. Its answer stands behind the file that it changed.
+    /// Carries a command out. Its answer waits for the file if it changed something.
     pub fn handle_command(
         &mut self,
         now: Moment,
@@ -58,11 +58,16 @@ impl Sentinel {
         let rest: Vec<String> =
             rest.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let changes = self.core.saving.changes();
         if let Err(refusal) = self.obey(now, &name, &rest, surroundings, &mut reply) {
             reply = ReplyWriter::new(protocol);
             reply.error(refusal.as_bytes());
         }
-        self.core.push(Output::Reply { session, bytes: reply.into_bytes() });
+        let reply = Output::Reply { session, bytes: reply.into_bytes() };
+        match self.core.saving.changes() == changes {
+            true => self.core.push(reply),
+            false => self.core.push_when_saved(reply),
+        }
         self.settle();
     }
 

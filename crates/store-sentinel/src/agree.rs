@@ -11,13 +11,6 @@ use crate::links::{Asked, Who};
 use crate::output::{DownAnswer, DownQuestion, Question, Vote};
 use crate::settings::RunId;
 
-/// Whether everybody is asked now, or whoever is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asking {
-    Everybody,
-    WhoIsDue,
-}
-
 impl Group {
     /// The primary is down for all once a quorum of sentinels says so. What they said is forgotten
     /// after a while, and before it is counted: in TILT nobody was asked.
@@ -48,7 +41,7 @@ impl Group {
 
     /// Asks the others about a primary that is down here, and for their votes when this sentinel
     /// wants to lead.
-    pub(crate) fn ask_others(&mut self, now: Moment, core: &mut Core, asking: Asking) {
+    pub(crate) fn ask_others(&mut self, now: Moment, core: &mut Core) {
         let candidate = self.failover.as_ref().map(|_| core.id.clone());
         let question = DownQuestion {
             address: self.primary.address.clone(),
@@ -60,8 +53,7 @@ impl Group {
         let is_down = self.primary.down_since.is_some();
         let every = core.timing.ask_every;
         for (id, peer) in &mut self.peers {
-            let is_due = asking == Asking::Everybody
-                || peer.asked_at.is_none_or(|at| now.since(at) >= every);
+            let is_due = peer.asked_at.is_none_or(|at| now.since(at) >= every);
             let has_room = core.links.get(peer.instance.commands).has_room();
             if !is_down || !is_due || !has_room {
                 continue;

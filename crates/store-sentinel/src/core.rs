@@ -7,6 +7,7 @@ use store_replica::{Address, Moment};
 use crate::event::{Event, EventKind};
 use crate::links::{Asked, Links, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{Output, Question};
+use crate::saving::Saving;
 use crate::scripts::{ScriptAct, Scripts};
 use crate::settings::{Access, Draw, Globals, RunId, Timing, usable};
 
@@ -34,9 +35,8 @@ pub(crate) struct Core {
     pub(crate) now: Moment,
     /// What an operator wants to see fail.
     pub(crate) simulated: Simulated,
+    pub(crate) saving: Saving,
     outputs: VecDeque<Output>,
-    /// Where the file must be written: before everything that came after the first change.
-    persist_at: Option<usize>,
 }
 
 impl Core {
@@ -54,29 +54,23 @@ impl Core {
             names: BTreeMap::new(),
             now: Moment::default(),
             simulated: Simulated::default(),
+            saving: Saving::default(),
             outputs: VecDeque::new(),
-            persist_at: None,
         }
     }
 
-    /// Something changed that the file keeps. Whatever is pushed from here on leaves after it.
+    /// Something changed that the file keeps. What tells of it leaves when the file has it.
     pub(crate) fn mark_changed(&mut self) {
-        self.persist_at.get_or_insert(self.outputs.len());
-    }
-
-    /// The end of an input: the file is written where its first change was.
-    pub(crate) fn settle(&mut self, text: String) {
-        if let Some(at) = self.persist_at.take() {
-            self.outputs.insert(at, Output::Persist(text));
-        }
-    }
-
-    pub(crate) fn is_changed(&self) -> bool {
-        self.persist_at.is_some()
+        self.saving.mark_changed();
     }
 
     pub(crate) fn push(&mut self, output: Output) {
         self.outputs.push_back(output);
+    }
+
+    /// Pushes what must not leave before the file has what it tells of.
+    pub(crate) fn push_when_saved(&mut self, output: Output) {
+        self.outputs.extend(self.saving.hold(output));
     }
 
     pub(crate) fn next_output(&mut self) -> Option<Output> {
@@ -162,7 +156,8 @@ impl Core {
         }
     }
 
-    /// Asks, when the connection is open. Whether it was asked.
+    /// Asks, when the connection is open and nothing would be told that the file lacks. Whether it
+    /// was asked; who is not asks again with the next tick.
     pub(crate) fn ask(
         &mut self,
         id: SlotId,
@@ -170,6 +165,7 @@ impl Core {
         asked: Asked,
         question: Question,
     ) -> bool {
+        let Some(question) = self.saving.admit(question) else { return false };
         let slot = self.links.get_mut(id);
         let SlotState::Open(link) = slot.state else { return false };
         if slot.kind == SlotKind::Commands {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use store_replica::{Address, Moment};
 
-use crate::agree::Asking;
 use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
@@ -99,13 +98,14 @@ impl Group {
         self.failover.as_ref().is_some_and(|failover| failover.is_forced)
     }
 
-    /// Begins a failover when the primary is down for all and nobody has tried lately. Whether it
-    /// began.
-    pub(crate) fn start_failover_if_needed(&mut self, now: Moment, core: &mut Core) -> bool {
+    /// Begins a failover when the primary is down for all and nobody has tried lately.
+    pub(crate) fn start_failover_if_needed(&mut self, now: Moment, core: &mut Core) {
         let rest = self.settings.failover_timeout * 2;
         let is_early = self.tried_at.is_some_and(|at| now.since(at) < rest);
         let is_needed = self.down_agreed_since.is_some() && self.failover.is_none();
-        is_needed && !is_early && self.start_failover(now, core, false)
+        if is_needed && !is_early {
+            self.start_failover(now, core, false);
+        }
     }
 
     /// SENTINEL FAILOVER: without votes, because an operator decided.
@@ -122,15 +122,16 @@ impl Group {
         Ok(())
     }
 
-    fn start_failover(&mut self, now: Moment, core: &mut Core, is_forced: bool) -> bool {
-        let Some(epoch) = core.current_epoch.checked_add(1) else { return false };
+    fn start_failover(&mut self, now: Moment, core: &mut Core, is_forced: bool) {
+        let Some(epoch) = core.current_epoch.checked_add(1) else { return };
         self.raise_epoch(core, epoch);
         self.tell(core, EventKind::TryFailover, self.describe(&Who::Primary));
         let started_at = now + core.draw.span(core.timing.desync_max);
         self.tried_at = Some(started_at);
         let step = FailoverStep::WaitStart;
         self.failover = Some(Failover { step, epoch, started_at, changed_at: now, is_forced });
-        true
+        // Everybody is asked for a vote as soon as the file has the epoch.
+        self.peers.values_mut().for_each(|peer| peer.asked_at = None);
     }
 
     /// One step, when it can be taken.
@@ -174,7 +175,7 @@ impl Group {
         }
         self.tell(core, EventKind::ElectedLeader, self.describe(&Who::Primary));
         if core.simulated.crash_after_election {
-            core.push(Output::Crash);
+            core.push_when_saved(Output::Crash);
         }
         self.advance(now, FailoverStep::SelectReplica);
         self.tell(core, EventKind::SelectReplica, self.describe(&Who::Primary));
@@ -208,7 +209,7 @@ impl Group {
         self.config_epoch = failover.epoch;
         core.mark_changed();
         if core.simulated.crash_after_promotion {
-            core.push(Output::Crash);
+            core.push_when_saved(Output::Crash);
         }
         self.tell(core, EventKind::PromotedReplica, self.describe(&Who::Replica(to.clone())));
         self.tell(core, EventKind::ReconfigureReplicas, self.describe(&Who::Primary));
@@ -322,10 +323,8 @@ impl Group {
     pub(crate) fn decide(&mut self, now: Moment, core: &mut Core) {
         self.check_down(now, core);
         self.check_agreement(now, core);
-        if self.start_failover_if_needed(now, core) {
-            self.ask_others(now, core, Asking::Everybody);
-        }
+        self.start_failover_if_needed(now, core);
         self.continue_failover(now, core);
-        self.ask_others(now, core, Asking::WhoIsDue);
+        self.ask_others(now, core);
     }
 }

@@ -11,11 +11,12 @@ use crate::links::LinkId;
 use crate::scripts::ScriptId;
 use crate::settings::RunId;
 
-/// One thing to do. The order carries safety: whatever a sentinel says may tell of its epochs and
-/// votes, so **a `Persist` is on disk before any later `Send` or `Answer` leaves**.
+/// One thing to do. Whatever tells of epochs, votes and addresses comes only after the file has
+/// them: **the driver says by `handle_file` when the text of a `Persist` is on disk**, and not
+/// before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The file is to hold this text. It replaces every earlier one.
+    /// The file is to hold this text, which replaces every earlier one; then comes `handle_file`.
     Persist(String),
     /// Open a connection.
     Dial {

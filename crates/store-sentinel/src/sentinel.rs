@@ -14,6 +14,7 @@ use crate::hello::Hello;
 use crate::info::Report;
 use crate::links::{Asked, LinkId, Pending, SlotId, SlotKind, SlotState, Target, Who};
 use crate::output::{DownAnswer, DownQuestion, Output, Question};
+use crate::saving::FileOutcome;
 use crate::scripts::{ScriptEnd, ScriptId};
 use crate::settings::{Draw, GroupSettings, RunId, Timing};
 
@@ -24,7 +25,8 @@ use crate::settings::{Draw, GroupSettings, RunId, Timing};
 ///
 /// What must stay true:
 /// - *What the file keeps is written before anything that may tell of it leaves*: epochs, votes,
-///   addresses. A sentinel that restarts with its file has said nothing that it forgot.
+///   addresses. A sentinel that restarts with its file has said nothing that it forgot. Nothing
+///   else waits for the file.
 /// - *A vote is for one epoch, and counts for that epoch alone.*
 /// - *Deadlines are local.* Only differences of one monotonic clock are used; when it jumps, or the
 ///   process stood still, nothing is decided for a while (TILT).
@@ -381,7 +383,10 @@ impl Sentinel {
                 Some(group) => group.answer(now, &mut self.core, question),
                 None => DownAnswer { is_down: false, vote: None },
             };
-        self.core.push(Output::Answer { session, answer });
+        match answer.vote {
+            Some(_) => self.core.push_when_saved(Output::Answer { session, answer }),
+            None => self.core.push(Output::Answer { session, answer }),
+        }
         self.settle();
     }
 
@@ -423,10 +428,29 @@ impl Sentinel {
         self.next_output().unwrap_or(Output::WaitUntil(self.wakes_at))
     }
 
+    /// What became of the text of the last [`Output::Persist`]; while that is not told, there is no
+    /// other one, unless writing fails.
+    pub fn handle_file(&mut self, now: Moment, outcome: FileOutcome) {
+        self.watch_clock(now);
+        let released = self.core.saving.finish(outcome);
+        released.into_iter().for_each(|output| self.core.push(output));
+        if !self.core.is_tilted {
+            // A failover that began with the change asks for votes now.
+            self.groups.values_mut().for_each(|group| group.ask_others(now, &mut self.core));
+        }
+        self.settle();
+    }
+
+    /// Whether its file lacks something that it knows.
+    pub fn is_file_behind(&self) -> bool {
+        self.core.saving.is_behind()
+    }
+
     pub(crate) fn settle(&mut self) {
-        if self.core.is_changed() {
+        if self.core.saving.wants_text() {
+            self.core.saving.begin();
             let text = self.configuration().to_text();
-            self.core.settle(text);
+            self.core.push(Output::Persist(text));
         }
     }
 

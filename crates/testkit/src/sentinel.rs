@@ -104,6 +104,24 @@ impl SentinelGroup {
         Self::start_each(&builders, &sentinels.collect::<Vec<_>>(), None)
     }
 
+    /// The same with a program for each server and each sentinel.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start, or there are too few hosts.
+    #[must_use]
+    pub fn start_each_on(
+        hosts: &[Host],
+        servers: &[ServerProgram],
+        sentinels: &[ServerProgram],
+    ) -> Self {
+        let server = |(host, program): (&Host, &ServerProgram)| {
+            builder(None).on(host).program(program.clone())
+        };
+        let builders: Vec<_> = hosts.iter().zip(servers).map(server).collect();
+        let sentinels: Vec<_> = hosts.iter().cloned().zip(sentinels.iter().cloned()).collect();
+        Self::start_each(&builders, &sentinels, None)
+    }
+
     fn start_each(
         builders: &[RedisServerBuilder],
         sentinels: &[(Host, ServerProgram)],

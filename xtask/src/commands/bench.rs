@@ -20,6 +20,9 @@ pub(crate) const COMMAND: Command = Command {
                                          replication;
                                          --before COMMIT measures the speed of an earlier one in the same
                                          rounds and says by how much each ratio to redis-server grew
+  cargo xtask bench sentinel [--quick]   our sentinels beside redis-sentinel, over the same servers: the time
+                                         of a failover, medians of 30 in turn (--failovers N for others),
+                                         CPU and memory of one that watches 50 primaries; ten minutes
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
   cargo xtask bench build [--before COMMIT]
@@ -31,12 +34,13 @@ machines differ, so that is no failure. --quick runs a small part of it, to see 
     run,
 };
 
-const SUBJECTS: &str = "election, store, eviction or build";
+const SUBJECTS: &str = "election, store, sentinel, eviction or build";
 
 fn run(words: &[String]) -> Result<(), Failure> {
     match words {
         [what, rest @ ..] if what == "election" => election(rest),
         [what, rest @ ..] if what == "store" => store(rest),
+        [what, rest @ ..] if what == "sentinel" => sentinel(rest),
         [what, rest @ ..] if what == "eviction" => eviction(rest),
         [what, rest @ ..] if what == "build" => build(rest),
         [] => Err(Failure::Usage(format!("bench: say what: {SUBJECTS}"))),
@@ -66,6 +70,12 @@ fn store(words: &[String]) -> Result<(), Failure> {
     release(&["build", "--release", "--quiet", "--package", "tenure-cli", "--bin", "tenure"], &[])?;
     let run = ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-store", "--"];
     release(&run, &words)
+}
+
+/// A part of the benchmark of the store: both stand beside a real one.
+fn sentinel(words: &[String]) -> Result<(), Failure> {
+    let part = ["--only".to_owned(), "sentinel".to_owned()];
+    store(&[&part[..], words].concat())
 }
 
 fn eviction(words: &[String]) -> Result<(), Failure> {

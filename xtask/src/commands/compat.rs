@@ -3,6 +3,7 @@
 
 mod clients;
 mod install;
+mod sentinels;
 mod servers;
 mod suites;
 
@@ -32,7 +33,8 @@ not compared is printed, with the reason.
   --family NAME   only families with this in their name, and neither counts nor crowd
   --seed S        the first seed, to repeat a run
   --clients       only the real clients, all of them
-  --suite NAME    only this client: redis-py, celery, ioredis or bullmq; may be repeated
+  --suite NAME    only this client: redis-py, celery, ioredis, bullmq, redis-py-sentinel or
+                  ioredis-sentinel; may be repeated
 
 Then real clients are run on both servers:
 
@@ -41,6 +43,9 @@ Then real clients are run on both servers:
   ioredis    a script of ours: pipelines, MULTI, scripts, streams, pub/sub
   bullmq     a script of ours: delayed, retried, repeated, rate-limited, prioritised, stalled and
              parent-child jobs
+  redis-py-sentinel, ioredis-sentinel
+             scripts of ours: their Sentinel support while the primary of three servers is shut down
+             and three sentinels replace it, all real ones or all ours
 
 Scripts (xtask/clients/) must print the same on both. Of foreign tests, each must end the same; what
 passed, failed and was skipped is printed, and what is left out, with the reason. A test that ends

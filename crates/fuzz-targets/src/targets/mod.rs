@@ -9,6 +9,7 @@ mod reply;
 mod request;
 mod restore;
 mod script;
+mod sentinel;
 mod settings;
 mod snapshot;
 mod world;
@@ -37,6 +38,8 @@ pub const TARGETS: &[Target] = &[
     script::TARGET,
     library::TARGET,
     settings::TARGET,
+    sentinel::FILE,
+    sentinel::WORDS,
     acl::TARGET,
     commands::TARGET,
 ];

@@ -6,8 +6,8 @@ use std::time::Duration;
 use store_replica::{Address, Moment, SessionId};
 use store_resp::Reply;
 use store_sentinel::{
-    Configuration, DownAnswer, DownQuestion, Draw, EventKind, Group, Hello, LinkId, Output,
-    Question, RunId, Sentinel, Timing, Vote,
+    Configuration, DownAnswer, DownQuestion, Draw, EventKind, FileOutcome, Group, Hello, LinkId,
+    Output, Question, RunId, Sentinel, Timing, Vote,
 };
 
 /// The three servers, of which the first is the primary.
@@ -43,6 +43,8 @@ pub(crate) struct Story {
     /// SLAVEOF, by whom: the port that is followed.
     pub(crate) follows: Vec<(u16, Option<u16>)>,
     pub(crate) file: String,
+    /// Whether writing the file takes for ever.
+    pub(crate) is_disk_hanging: bool,
     links: BTreeMap<LinkId, u16>,
 }
 
@@ -84,6 +86,7 @@ impl Story {
             outputs: Vec::new(),
             follows: Vec::new(),
             file: String::new(),
+            is_disk_hanging: false,
             links: BTreeMap::new(),
         };
         story.pass(Duration::from_secs(12));
@@ -158,24 +161,44 @@ impl Story {
 
     /// Another sentinel asks for a vote. The answer, and what left before it.
     pub(crate) fn is_asked(&mut self, candidate: &str, epoch: u64) -> (DownAnswer, Vec<Output>) {
+        let before = self.outputs.len();
+        self.hears_question(candidate, epoch);
+        let mut outputs = self.outputs.split_off(before);
+        let at = outputs.iter().position(|output| matches!(output, Output::Answer { .. }));
+        let at = at.expect("an answer");
+        let answer = match &outputs[at] {
+            Output::Answer { answer, .. } => answer.clone(),
+            other => panic!("{other:?} is no answer"),
+        };
+        outputs.truncate(at);
+        (answer, outputs)
+    }
+
+    /// Another sentinel asks for a vote.
+    pub(crate) fn hears_question(&mut self, candidate: &str, epoch: u64) {
         let candidate = Some(id(candidate));
         let question = DownQuestion { address: address(SERVERS[0]), epoch, candidate };
         self.sentinel.handle_down_question(self.now, SessionId(1), question);
-        let mut before = Vec::new();
-        while let Some(output) = self.sentinel.next_output() {
-            match output {
-                Output::Answer { answer, .. } => return (answer, before),
-                other => before.push(other),
-            }
-        }
-        panic!("no answer");
+        self.carry_out();
+    }
+
+    /// The disk goes on, or says that it cannot.
+    pub(crate) fn disk_goes_on(&mut self, outcome: FileOutcome) {
+        self.is_disk_hanging = false;
+        self.sentinel.handle_file(self.now, outcome);
+        self.carry_out();
     }
 
     fn carry_out(&mut self) {
         while let Some(output) = self.sentinel.next_output() {
             self.outputs.push(output.clone());
             match output {
-                Output::Persist(text) => self.file = text,
+                Output::Persist(text) => {
+                    self.file = text;
+                    if !self.is_disk_hanging {
+                        self.sentinel.handle_file(self.now, FileOutcome::Written);
+                    }
+                }
                 Output::Dial { link, address } => {
                     self.links.insert(link, address.port);
                     self.sentinel.handle_link_up(self.now, link, "10.0.0.9");

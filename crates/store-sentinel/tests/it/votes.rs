@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use store_replica::Moment;
-use store_sentinel::{Configuration, Draw, EventKind, Output, Sentinel, Timing, Vote};
+use store_sentinel::{
+    Configuration, DownAnswer, Draw, EventKind, FileOutcome, Output, Question, Sentinel, Timing,
+    Vote,
+};
 
 use crate::story::{SERVERS, Story, address, id};
 
@@ -35,6 +38,80 @@ fn there_is_one_vote_in_an_epoch_even_across_a_restart() {
     assert_eq!(story.sentinel.id(), &id("me"));
     assert_eq!(story.is_asked("bob", 7).0.vote, None);
     assert_eq!(story.is_asked("bob", 8).0.vote, Some(Vote { leader: id("bob"), epoch: 8 }));
+}
+
+/// What was answered and asked since the outputs were last cleared.
+fn said(story: &Story, wanted: impl Fn(&Output) -> bool) -> usize {
+    story.outputs.iter().filter(|output| wanted(output)).count()
+}
+
+fn answers(story: &Story) -> Vec<DownAnswer> {
+    let answer = |output: &Output| match output {
+        Output::Answer { answer, .. } => Some(answer.clone()),
+        _ => None,
+    };
+    story.outputs.iter().filter_map(answer).collect()
+}
+
+#[test]
+fn a_disk_that_hangs_delays_votes_and_hellos_but_no_pings() {
+    let mut story = Story::new("");
+    story.is_disk_hanging = true;
+    story.hears_question("ann", 7);
+    story.outputs.clear();
+    story.pass(Duration::from_secs(60));
+    let asked = |wanted: fn(&Question) -> bool| {
+        said(&story, |output| matches!(output, Output::Send { question, .. } if wanted(question)))
+    };
+    assert!(asked(|it| *it == Question::Ping) >= 5 * 50, "five others, every second");
+    assert!(asked(|it| *it == Question::Info) >= 3 * 5);
+    assert_eq!(asked(|it| matches!(it, Question::Hello(_))), 0, "hellos tell of the epoch");
+    assert!(answers(&story).is_empty() && !story.group().is_subjectively_down());
+    assert_eq!(said(&story, |output| matches!(output, Output::Persist(_))), 0, "one at a time");
+
+    story.disk_goes_on(FileOutcome::Written);
+    let vote = Some(Vote { leader: id("ann"), epoch: 7 });
+    assert_eq!(answers(&story), [DownAnswer { is_down: false, vote }]);
+    story.outputs.clear();
+    story.pass(Duration::from_secs(3));
+    let is_hello =
+        |output: &Output| matches!(output, Output::Send { question: Question::Hello(_), .. });
+    assert!(said(&story, is_hello) >= 5);
+}
+
+#[test]
+fn nobody_is_promoted_while_the_disk_hangs_or_fails() {
+    for outcome in [None, Some(FileOutcome::Failed)] {
+        let mut story = Story::new("");
+        story.is_disk_hanging = true;
+        story.silent.insert(SERVERS[0]);
+        story.others_say_down(Some(Vote { leader: id("me"), epoch: 1 }));
+        story.passes_until(EventKind::TryFailover);
+        if let Some(outcome) = outcome {
+            story.sentinel.handle_file(story.now, outcome);
+        }
+        story.passes_until(EventKind::PromotionTimedOut);
+        assert_eq!(story.follows, [], "{outcome:?}");
+        let asks_for_vote = |output: &Output| match output {
+            Output::Send { question: Question::IsDown(asked), .. } => asked.candidate.is_some(),
+            _ => false,
+        };
+        assert_eq!(said(&story, asks_for_vote), 0, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_vote_that_cannot_be_kept_is_not_given_then_or_later() {
+    let mut story = Story::new("");
+    story.is_disk_hanging = true;
+    story.hears_question("ann", 7);
+    story.sentinel.handle_file(story.now, FileOutcome::Failed);
+    story.hears_question("ann", 7);
+    let none = DownAnswer { is_down: false, vote: None };
+    assert_eq!(answers(&story), [none.clone(), none]);
+    story.outputs.clear();
+    story.disk_goes_on(FileOutcome::Written);
+    assert_eq!(story.is_asked("bob", 7).0.vote, Some(Vote { leader: id("ann"), epoch: 7 }));
 }
 
 #[test]

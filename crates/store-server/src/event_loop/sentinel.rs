@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use store_engine::{LogLevel, SentinelRequest, SessionId};
 use store_replica::Address;
-use store_sentinel::{AdminRequest, DownAnswer, Event, Level, LinkId, Output, Question};
+use store_sentinel::{AdminRequest, Event, Level, LinkId, Output, Question};
 
 use super::EventLoop;
 use crate::peers::{PeerEvent, PeerRead, Target};
@@ -23,7 +23,9 @@ impl EventLoop {
     pub(super) fn turn_sentinel(&mut self) {
         let Some(mut driver) = self.sentinel.take() else { return };
         self.hear_peers(&mut driver);
-        driver.pass_time();
+        if let Some((level, line)) = driver.pass_time() {
+            self.log(level, &line);
+        }
         self.obey_sentinel(&mut driver);
         self.sentinel = Some(driver);
     }
@@ -113,6 +115,9 @@ impl EventLoop {
         const READS_MAX: usize = 4;
         for _ in 0..READS_MAX {
             let Some(peer) = driver.links.get(&id).map(|link| link.peer) else { return };
+            if !self.peers.may_read(peer) {
+                return;
+            }
             let read = self.peers.read(self.poll.registry(), peer, buffer);
             let PeerRead::Bytes(len) = read else { return };
             let now = driver.now();
@@ -136,11 +141,12 @@ impl EventLoop {
         driver.machine.handle_link_down(now, id);
     }
 
-    /// Does what the machine asks for, in order, until it only waits or the file is written.
+    /// Does what the machine asks for, in order, until it only waits.
     fn obey_sentinel(&mut self, driver: &mut SentinelDriver) {
         while let Some(output) = driver.next_output() {
             match output {
-                Output::Persist(_) | Output::WaitUntil(_) => {}
+                Output::Persist(text) => driver.file.write(driver.now(), text),
+                Output::WaitUntil(_) => {}
                 Output::Dial { link, address } => self.dial_for_sentinel(driver, link, &address),
                 Output::Send { link, question } => self.send_question(driver, link, question),
                 Output::Close(link) => {
@@ -149,10 +155,7 @@ impl EventLoop {
                     }
                 }
                 Output::Answer { session, answer } => {
-                    // A vote that is not kept might be given twice.
-                    let vote = answer.vote.filter(|_| !driver.file.has_failed());
-                    let bytes = DownAnswer { is_down: answer.is_down, vote }.encode();
-                    self.answer_session(driver, session, &bytes);
+                    self.answer_session(driver, session, &answer.encode());
                 }
                 Output::Reply { session, bytes } => self.answer_session(driver, session, &bytes),
                 Output::StartScript { id, words } => {
@@ -179,10 +182,8 @@ impl EventLoop {
 
     fn send_question(&mut self, driver: &mut SentinelDriver, id: LinkId, question: Question) {
         let Some(peer) = driver.links.get(&id).map(|link| link.peer) else { return };
-        match driver.question_bytes(id, question) {
-            Some(bytes) => self.peers.send(self.poll.registry(), peer, &bytes),
-            None => self.drop_link(driver, id),
-        }
+        let bytes = driver.machine.encode(id, &question);
+        self.peers.send(self.poll.registry(), peer, &bytes);
     }
 
     fn answer_session(

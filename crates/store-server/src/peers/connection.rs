@@ -50,6 +50,9 @@ pub(super) struct Connection {
     output: Vec<u8>,
     written: usize,
     pub(super) may_read: bool,
+    /// Whether the peer may have ended: that event comes once, possibly together with the last
+    /// bytes, and the end is found by reading behind them.
+    pub(super) may_have_ended: bool,
 }
 
 impl Connection {
@@ -61,6 +64,7 @@ impl Connection {
             output: Vec::new(),
             written: 0,
             may_read: false,
+            may_have_ended: false,
         }
     }
 
@@ -240,7 +244,13 @@ impl Connection {
         loop {
             return match stream.read(buffer) {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => Ok(PeerRead::Bytes(count)),
+                Ok(count) => {
+                    // A socket that gave less than it could is empty, and an event tells of more.
+                    // TLS may hold more itself.
+                    let is_plain = matches!(stream, Stream::Tcp(_));
+                    self.may_read = count == buffer.len() || !is_plain || self.may_have_ended;
+                    Ok(PeerRead::Bytes(count))
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.may_read = false;

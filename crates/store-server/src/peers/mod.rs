@@ -129,6 +129,7 @@ impl Peers {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let is_ended = event.is_read_closed() || event.is_error();
         connection.may_read |= event.is_readable() || is_ended;
+        connection.may_have_ended |= is_ended;
         if event.is_writable() || is_ended {
             self.advance(registry, now_ms, id);
         }
@@ -139,7 +140,7 @@ impl Peers {
         let ids: Vec<PeerId> = self.connections.keys().copied().collect();
         for id in ids {
             if let Some(connection) = self.connections.get_mut(&id) {
-                connection.may_read = true;
+                (connection.may_read, connection.may_have_ended) = (true, true);
             }
             self.advance(registry, now_ms, id);
         }

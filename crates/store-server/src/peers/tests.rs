@@ -174,3 +174,27 @@ fn nothing_is_told_of_a_connection_that_was_closed() {
         assert!(world.peers.poll_event().is_none());
     }
 }
+
+#[test]
+fn the_end_is_found_behind_bytes_that_came_with_it() {
+    let (listener, port) = listener();
+    let mut world = World::new();
+    let id = world.open("127.0.0.1", port);
+    let (mut other, _) = listener.accept().unwrap();
+    other.write_all(b"last").unwrap();
+    drop(other);
+    // Both have arrived before anybody looks: one event tells of them.
+    assert_eq!(world.read(id, 4), b"last");
+    let began_ms = world.running.millis();
+    let mut buffer = [0; 16];
+    loop {
+        assert!(world.running.millis() - began_ms < BOUND_MS, "the end is not noticed");
+        if world.peers.may_read(id) {
+            world.peers.read(world.poll.registry(), id, &mut buffer);
+        }
+        if matches!(world.peers.poll_event(), Some(PeerEvent::Closed(closed, _)) if closed == id) {
+            return;
+        }
+        world.turn();
+    }
+}

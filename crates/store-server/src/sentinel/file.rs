@@ -13,48 +13,58 @@ use crate::replace_file::replace_file;
 
 /// Between attempts to write a file that could not be written.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A write that takes longer is worth a line in the log.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// What became of a text.
 #[derive(Debug)]
 pub(crate) struct Written {
     text: String,
-    pub(super) result: io::Result<()>,
+    result: io::Result<()>,
 }
 
 /// ```text
 /// idle ─ write ─► writing ─► idle
 ///   ▲                └─ failed ─► again after a second, with the newest text ─► writing
 /// ```
-/// While it has failed nothing waits for it; instead no votes are given and asked for.
 pub(crate) struct ConfigFile {
     path: PathBuf,
     mailbox: Mailbox,
     is_writing: bool,
+    /// When the write that runs is worth a line in the log.
+    slow_at: Option<Moment>,
     /// What could not be written, and when that is tried again.
     failed: Option<(String, Moment)>,
 }
 
 impl ConfigFile {
     pub(super) fn new(path: PathBuf, mailbox: Mailbox) -> Self {
-        Self { path, mailbox, is_writing: false, failed: None }
-    }
-
-    /// Whether what is to be said has to wait.
-    pub(super) fn is_writing(&self) -> bool {
-        self.is_writing && self.failed.is_none()
+        Self { path, mailbox, is_writing: false, slow_at: None, failed: None }
     }
 
     /// Whether the file lacks what this sentinel knows.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Writes a text, or keeps it for the next attempt.
-    pub(super) fn write(&mut self, text: String) {
+    /// Writes a text, or keeps it for the next attempt. Until it is written there is no other one,
+    /// unless writing fails.
+    pub(crate) fn write(&mut self, now: Moment, text: String) {
         match &mut self.failed {
             Some((failed, _)) => *failed = text,
-            None => self.begin(text),
+            None => self.begin(now, text),
         }
+    }
+
+    /// A disk that hangs is told once per write.
+    pub(super) fn complain_if_slow(&mut self, now: Moment) -> Option<(LogLevel, String)> {
+        self.slow_at.take_if(|at| *at <= now)?;
+        let line = format!(
+            "WARNING: writing {} takes long. Sentinel watches on, but gives no votes and leads no \
+             failover meanwhile: see what its disk does",
+            self.path.display()
+        );
+        Some((LogLevel::Warning, line))
     }
 
     pub(super) fn try_again(&mut self, now: Moment) {
@@ -64,12 +74,13 @@ impl ConfigFile {
         {
             *at = now + AGAIN;
             let text = text.clone();
-            self.begin(text);
+            self.begin(now, text);
         }
     }
 
-    fn begin(&mut self, text: String) {
+    fn begin(&mut self, now: Moment, text: String) {
         self.is_writing = true;
+        self.slow_at = Some(now + SLOW);
         let (path, mailbox, copy) = (self.path.clone(), self.mailbox.clone(), text.clone());
         let work = move || {
             let result = replace_file(&path, text.as_bytes());
@@ -84,7 +95,7 @@ impl ConfigFile {
 
     /// What the log is to say about it, when that is news.
     pub(super) fn finish(&mut self, now: Moment, written: Written) -> Option<(LogLevel, String)> {
-        self.is_writing = false;
+        (self.is_writing, self.slow_at) = (false, None);
         let path = self.path.display();
         match (written.result, self.failed.take()) {
             (Ok(()), None) => None,

@@ -2,17 +2,16 @@
 //! its scripts.
 //!
 //! ```text
-//! time, replies, hellos, commands ─► SentinelDriver: Sentinel ─► Output ─► in order:
-//!     Persist ─► a thread ─► only then what follows: Dial, Send, Answer, Reply, Tell, scripts
+//! time, replies, hellos, commands ─► SentinelDriver: Sentinel ─► Output, done in order
+//!            written, or failed ◄─ a thread ◄─ Persist ◄─┘
 //! ```
-//! The machine decides everything. The loop feeds it and does what it asks for
-//! (`event_loop/sentinel.rs`). What is said may tell of epochs and votes, so it waits until the
-//! file has them; the loop itself never waits for the disk.
+//! The machine decides everything, also what must wait for its file. The loop feeds it and does
+//! what it asks for (`event_loop/sentinel.rs`), and never waits for the disk.
 
 mod file;
 mod scripts;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -21,7 +20,7 @@ use store_engine::{LogLevel, SessionId};
 use store_replica::Moment;
 use store_resp::{Reply, ReplyParser};
 use store_sentinel::{
-    AdminRequest, Configuration, Draw, Level, LinkId, Output, Question, RunId, Sentinel,
+    AdminRequest, Configuration, Draw, FileOutcome, Level, LinkId, Output, RunId, Sentinel,
     Surroundings, Timing,
 };
 use store_types::glob;
@@ -58,8 +57,6 @@ pub(crate) struct SentinelDriver {
     pub(crate) of_peers: BTreeMap<PeerId, LinkId>,
     /// Sessions that wait for an answer, by the number that the machine knows them by.
     sessions: BTreeMap<u64, SessionId>,
-    /// What is to be done, in order. It waits while the file is written.
-    queue: VecDeque<Output>,
     /// Scratch for reads.
     pub(crate) buffer: Vec<u8>,
     running: Running,
@@ -88,7 +85,6 @@ impl SentinelDriver {
             links: BTreeMap::new(),
             of_peers: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            queue: VecDeque::new(),
             buffer: Vec::new(),
             running,
             wakes_at: now,
@@ -105,78 +101,41 @@ impl SentinelDriver {
         self.wakes_at.since(self.now()).as_micros().div_ceil(1000) as u64
     }
 
-    /// Tells the machine that time has passed, when it wants to hear of it.
-    pub(crate) fn pass_time(&mut self) {
+    /// Tells the machine that time has passed, when it wants to hear of it. Returns what the log is
+    /// to say.
+    pub(crate) fn pass_time(&mut self) -> Option<(LogLevel, String)> {
         let now = self.now();
         if now < self.wakes_at {
-            return;
+            return None;
         }
         for (id, end) in self.scripts.take_ended() {
             self.machine.handle_script_end(now, id, end);
         }
         self.file.try_again(now);
         self.machine.handle_time(now);
+        self.file.complain_if_slow(now)
     }
 
-    /// The next thing to do, unless it must wait for the file.
+    /// The next thing to do, if there is one beside waiting.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
-        while let Some(output) = self.machine.next_output() {
-            self.queue.push_back(output);
-        }
-        if let Output::WaitUntil(at) = self.machine.poll_output() {
-            self.wakes_at = at;
-        }
-        loop {
-            if self.file.is_writing() {
-                return None;
+        match self.machine.poll_output() {
+            Output::WaitUntil(at) => {
+                self.wakes_at = at;
+                None
             }
-            match self.queue.pop_front()? {
-                Output::Persist(text) => {
-                    let text = self.newest_text().unwrap_or(text);
-                    if self.file.has_failed() {
-                        self.refuse_kept();
-                    }
-                    self.file.write(text);
-                }
-                output => return Some(output),
-            }
+            output => Some(output),
         }
-    }
-
-    /// Texts that wait are not worth writing but for the last: what stands before it waits a
-    /// little longer for that.
-    fn newest_text(&mut self) -> Option<String> {
-        let mut newest = None;
-        self.queue.retain_mut(|output| match output {
-            Output::Persist(text) => {
-                newest = Some(std::mem::take(text));
-                false
-            }
-            _ => true,
-        });
-        newest
     }
 
     /// The file was written, or cannot be. Returns what the log is to say.
     pub(crate) fn file_written(&mut self, written: Written) -> Option<(LogLevel, String)> {
-        let (had_failed, has_failed) = (self.file.has_failed(), written.result.is_err());
         let now = self.now();
         let line = self.file.finish(now, written);
-        if has_failed && !had_failed {
-            self.refuse_kept();
+        match self.file.has_failed() {
+            true => self.machine.handle_file(now, FileOutcome::Failed),
+            false => self.machine.handle_file(now, FileOutcome::Written),
         }
         line
-    }
-
-    /// Whoever waits for what the file lacks is told that it is not kept.
-    fn refuse_kept(&mut self) {
-        for output in &mut self.queue {
-            if let Output::Reply { bytes, .. } = output
-                && bytes == b"+OK\r\n"
-            {
-                *bytes = b"-ERR Failed to save config file. Check server logs.\r\n".to_vec();
-            }
-        }
     }
 
     /// SENTINEL of a session, which waits for the answer.
@@ -189,20 +148,6 @@ impl SentinelDriver {
     /// Whose answer it is.
     pub(crate) fn take_session(&mut self, session: store_replica::SessionId) -> Option<SessionId> {
         self.sessions.remove(&session.0)
-    }
-
-    /// A question as it leaves. A sentinel that cannot write its file asks for no votes: it would
-    /// forget its own.
-    pub(crate) fn question_bytes(&self, link: LinkId, question: Question) -> Option<Vec<u8>> {
-        let question = match question {
-            Question::IsDown(mut asked) if self.file.has_failed() => {
-                asked.candidate = None;
-                Question::IsDown(asked)
-            }
-            Question::Follow(None) if self.file.has_failed() => return None,
-            question => question,
-        };
-        Some(self.machine.encode(link, &question))
     }
 
     /// Bytes that came over a connection: the replies that are whole. Fails when they cannot

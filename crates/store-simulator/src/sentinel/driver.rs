@@ -3,13 +3,13 @@
 use store_replica::{Moment, SessionId};
 use store_resp::{Reply, ReplyParser};
 use store_sentinel::{
-    DownQuestion, FailoverStep, Level, LinkId, Output, Question, Report, Sentinel,
+    DownQuestion, FailoverStep, FileOutcome, Level, LinkId, Output, Question, Report, Sentinel,
 };
 
 use super::climate::{sentinel_named, server_at};
 use super::flaw::Flaw;
 use super::judge::Heard;
-use super::node::{Dialed, Held, HeldItem};
+use super::node::{Dialed, Told};
 use super::world::{Event, World};
 use crate::network::{ConnectionId, Side};
 use crate::queue::Real;
@@ -47,24 +47,28 @@ impl World {
         at.ticked_at = now;
         act(&mut at.sentinel, now);
         self.drain(node);
+        self.tell(node);
         let group = self.nodes[node].group();
         self.judge.see_configuration(real, node, group.config_epoch(), group.address());
     }
 
-    /// Does what the core wants, in order; behind a file that is being written, later.
+    /// Does what the core wants, in order.
     fn drain(&mut self, node: usize) {
         while let Some(output) = self.nodes[node].sentinel.next_output() {
-            let epoch = self.nodes[node].group().failover_epoch();
             self.judge_decision(node, &output);
-            self.emit(node, Held { item: HeldItem::Output(output), epoch });
+            self.carry_out(node, output);
         }
     }
 
-    pub(crate) fn emit(&mut self, node: usize, held: Held) {
-        let at = &mut self.nodes[node];
-        match at.is_writing && self.flaw != Some(Flaw::NoSaveBeforeVote) {
-            true => at.held.push_back(held),
-            false => self.carry_out(node, held),
+    /// What happened counts once the file has it: before that, a crash makes it not to have been.
+    fn tell(&mut self, node: usize) {
+        while !self.nodes[node].sentinel.is_file_behind()
+            && let Some(Told { event, epoch }) = self.nodes[node].told.pop_front()
+        {
+            if event.kind.level() > Level::Debug {
+                self.note(|| format!("sentinel {node}: {} {}", event.kind.name(), event.text));
+            }
+            self.judge_event(node, event.kind, &event.text, epoch);
         }
     }
 
@@ -78,22 +82,17 @@ impl World {
             return self.queue.at(at.paused_until, Event::Written { node, life, text });
         }
         at.disk = text;
-        at.is_writing = false;
-        while !self.nodes[node].is_writing
-            && let Some(held) = self.nodes[node].held.pop_front()
-        {
-            self.carry_out(node, held);
+        if self.flaw == Some(Flaw::NoSaveBeforeVote) {
+            return;
         }
+        self.input(node, |sentinel, now| sentinel.handle_file(now, FileOutcome::Written));
+        self.read_on(self.host_of(node));
     }
 
-    fn carry_out(&mut self, node: usize, held: Held) {
+    fn carry_out(&mut self, node: usize, output: Output) {
         let real = self.queue.now();
         let host = self.host_of(node);
         let at = &mut self.nodes[node];
-        let output = match held.item {
-            HeldItem::Bytes(id, bytes) => return self.send(id, Side::Listener, &bytes),
-            HeldItem::Output(output) => output,
-        };
         match output {
             Output::Persist(text) => {
                 let delay = match self.random.percent(90) {
@@ -103,8 +102,11 @@ impl World {
                 // One that does not wait for its disk may as well have a slow one.
                 let is_lazy = self.flaw == Some(Flaw::NoSaveBeforeVote);
                 let delay = if is_lazy { LAZY_DISK } else { delay };
-                at.is_writing = !is_lazy;
                 self.queue.after(delay, Event::Written { node, life: at.life, text });
+                if is_lazy {
+                    let now = at.now(real);
+                    at.sentinel.handle_file(now, FileOutcome::Written);
+                }
             }
             Output::Dial { link, address } => {
                 let server = server_at(&address);
@@ -131,19 +133,17 @@ impl World {
                     self.judge.see_vote(real, node, leader, vote.epoch);
                 }
                 let id = ConnectionId(session.0);
-                if answer.is_down
-                    && let Some(accepted) = self.accepted.get(&id)
-                    && let Some(address) = accepted.asked_about.clone()
+                if let Some(accepted) = self.accepted.get_mut(&id)
+                    && let Some(address) = accepted.asked_about.take()
+                    && answer.is_down
                 {
                     self.judge.see_down(real, node, &address);
                 }
                 self.send(id, Side::Listener, &answer.encode());
             }
             Output::Tell(event) => {
-                if event.kind.level() > Level::Debug {
-                    self.note(|| format!("sentinel {node}: {} {}", event.kind.name(), event.text));
-                }
-                self.judge_event(node, event.kind, &event.text, held.epoch);
+                let epoch = at.group().failover_epoch();
+                at.told.push_back(Told { event, epoch });
             }
             // No operator is there, and no script.
             Output::Reply { .. }
@@ -237,7 +237,6 @@ impl World {
             }
             _ => b"+OK\r\n",
         };
-        let epoch = None;
-        self.emit(node, Held { item: HeldItem::Bytes(id, text.to_vec()), epoch });
+        self.send(id, Side::Listener, text);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use store_replica::Moment;
-use store_sentinel::{Configuration, Draw, Group, LinkId, Output, RunId, Sentinel, Timing};
+use store_sentinel::{Configuration, Draw, Event, Group, LinkId, RunId, Sentinel, Timing};
 
 use super::climate::{GROUP, name_of};
 use crate::clock::Clock;
@@ -29,18 +29,11 @@ impl Dialed {
     }
 }
 
-/// Something to do, with the epoch of the failover in which it was decided.
+/// Something that happened, with the epoch of the failover in which it did.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) item: HeldItem,
+pub(crate) struct Told {
+    pub(crate) event: Event,
     pub(crate) epoch: Option<u64>,
-}
-
-#[derive(Debug)]
-pub(crate) enum HeldItem {
-    Output(Output),
-    /// A reply, which must not overtake others on its connection.
-    Bytes(ConnectionId, Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -52,9 +45,8 @@ pub(crate) struct Node {
     /// How far its clock has jumped.
     pub(crate) jumped: u64,
     pub(crate) disk: String,
-    /// Whether the file is being written: what is behind it waits.
-    pub(crate) is_writing: bool,
-    pub(crate) held: VecDeque<Held>,
+    /// What the judge hears of when it is on disk.
+    pub(crate) told: VecDeque<Told>,
     pub(crate) dialed: BTreeMap<ConnectionId, Dialed>,
     pub(crate) links: BTreeMap<LinkId, ConnectionId>,
     pub(crate) paused_until: Real,
@@ -76,8 +68,7 @@ impl Node {
             clock,
             jumped: 0,
             disk: file,
-            is_writing: false,
-            held: VecDeque::new(),
+            told: VecDeque::new(),
             dialed: BTreeMap::new(),
             links: BTreeMap::new(),
             paused_until: 0,
@@ -94,8 +85,7 @@ impl Node {
         self.ticked_at = now;
         self.is_up = true;
         self.life += 1;
-        self.is_writing = false;
-        self.held.clear();
+        self.told.clear();
         self.dialed.clear();
         self.links.clear();
         self.missed.clear();

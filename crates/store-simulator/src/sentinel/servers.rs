@@ -18,7 +18,8 @@ pub(crate) struct Accepted {
     is_subscribed: bool,
     /// What a transaction holds.
     queued: Option<Vec<OwnedRequest>>,
-    /// The primary that a sentinel asked about last.
+    /// The primary that a sentinel asked about and was not answered yet. What it asks besides waits
+    /// behind that.
     pub(crate) asked_about: Option<Address>,
 }
 
@@ -114,7 +115,8 @@ impl World {
         let bytes = self.network.read(id, Side::Listener);
         let Some(accepted) = self.accepted.get_mut(&id) else { return };
         accepted.unparsed.extend(bytes);
-        while let Some(accepted) = self.accepted.get_mut(&id) {
+        while let Some(accepted) = self.accepted.get_mut(&id).filter(|it| it.asked_about.is_none())
+        {
             match accepted.parser.parse(&accepted.unparsed, &Limits::default()) {
                 Ok(Parsed::Request { consumed }) => {
                     let request = accepted.parser.request(&accepted.unparsed).to_owned();
@@ -130,6 +132,16 @@ impl World {
                 Ok(Parsed::Incomplete) => return,
                 Err(error) => panic!("a sentinel sent nonsense: {error}"),
             }
+        }
+    }
+
+    /// Goes on with requests that waited behind an answer.
+    pub(crate) fn read_on(&mut self, host: Host) {
+        let has_more = |accepted: &Accepted| accepted.host == host && !accepted.unparsed.is_empty();
+        let waiting = self.accepted.iter().filter(|(_, accepted)| has_more(accepted));
+        let waiting: Vec<ConnectionId> = waiting.map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.read_requests(host, id);
         }
     }
 

@@ -5,14 +5,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use tenure_sidecar::Sidecar;
-use testkit::{GENEROUS, RedisServer, TempFolder, wait_until};
+use testkit::{GENEROUS, RedisServer, Sentinel, SentinelGroup, TempFolder, wait_until};
 
 use crate::openmetrics::{Sample, parse};
 use crate::stage::{Served, Stage};
 
-const RULES: [&str; 2] = [
+const RULES: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/tenure.rules.yaml"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/store.rules.yaml"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/prometheus/sentinel.rules.yaml"),
 ];
 /// Prometheus scrapes less often than the tests can wait: each scrape stands for this long.
 const SCRAPE_SECONDS: u64 = 15;
@@ -90,6 +91,12 @@ fn firing(targets: &[&Target]) -> Vec<&'static str> {
         "StoreReplicaLagging",
         "StoreNoReplica",
         "StoreTwoPrimaries",
+        "SentinelPrimaryDown",
+        "SentinelQuorumLost",
+        "SentinelTooFew",
+        "SentinelsDisagree",
+        "SentinelNoReplica",
+        "SentinelTilt",
     ];
     alerts.into_iter().filter(|alert| fires(targets, alert)).collect()
 }
@@ -126,7 +133,7 @@ fn promtool(words: &[&str]) -> std::process::Output {
 
 #[test]
 fn the_rules_are_sound_and_silent_while_all_is_well() {
-    let checked = promtool(&["check", "rules", RULES[0], RULES[1]]);
+    let checked = promtool(&["check", "rules", RULES[0], RULES[1], RULES[2]]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     let stage = Stage::embedded();
     let (ada, on_ada) = stage.leader("ada");
@@ -231,14 +238,14 @@ fn a_store_that_is_gone_is_an_alert() {
     stage.server().restart();
 }
 
+fn sample(name: &str, value: f64, labels: &[(&str, &str)]) -> Sample {
+    let labels = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    Sample { name: name.to_owned(), value, labels: labels.collect() }
+}
+
 /// What redis_exporter makes of a server's INFO.
 fn exported(server: &RedisServer) -> Vec<Sample> {
     let info = server.cli(&["INFO", "replication"]);
-    let sample = |name: &str, value: f64, labels: &[(&str, &str)]| Sample {
-        name: name.to_owned(),
-        value,
-        labels: labels.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-    };
     let fields = || info.lines().filter_map(|line| line.trim().split_once(':'));
     let field = |wanted: &str| fields().find(|(name, _)| *name == wanted).map(|(_, value)| value);
     let replicas = field("connected_slaves").unwrap().parse().unwrap();
@@ -304,4 +311,92 @@ fn each_trouble_of_a_replicated_store_is_an_alert() {
     primary.kill();
     wait_until("the link to be down", GENEROUS, || link_is(&replica, "down"));
     assert_eq!(firing_after([Vec::new(), exported(&replica)]), ["StoreReplicaLinkDown"]);
+}
+
+/// What redis_exporter makes of what a sentinel says.
+fn exported_by(sentinel: &Sentinel) -> Vec<Sample> {
+    let name = SentinelGroup::MASTER;
+    let info = sentinel.cli(&["INFO", "sentinel"]);
+    let of = |prefix: &str| info.lines().find_map(|line| line.trim().strip_prefix(prefix)).unwrap();
+    let group = of("master0:");
+    let field =
+        |name: &str| group.split(',').find_map(|part| part.strip_prefix(name)).unwrap().to_owned();
+    let (status, address) = (field("status="), field("address="));
+    let labels = [("master_name", name), ("master_address", &*address)];
+    let up = |words: &[&str]| {
+        let told = sentinel.cli(words);
+        let lines: Vec<&str> = told.lines().collect();
+        let flags = lines.windows(2).filter(|pair| pair[0] == "flags").map(|pair| pair[1]);
+        flags.filter(|flags| !flags.contains("s_down")).count() as f64
+    };
+    let can_fail_over = sentinel.cli(&["SENTINEL", "CKQUORUM", name]).starts_with("OK");
+    let is_ok = f64::from(u8::from(status == "ok"));
+    let of_status = [labels[0], labels[1], ("master_status", &*status)];
+    vec![
+        sample("redis_sentinel_tilt", of("sentinel_tilt:").parse().unwrap(), &[]),
+        sample("redis_sentinel_master_status", is_ok, &of_status),
+        sample(
+            "redis_sentinel_master_ckquorum_status",
+            f64::from(u8::from(can_fail_over)),
+            &[("master_name", name), ("message", "as told")],
+        ),
+        sample(
+            "redis_sentinel_master_ok_sentinels",
+            1.0 + up(&["SENTINEL", "SENTINELS", name]),
+            &labels,
+        ),
+        sample("redis_sentinel_master_ok_slaves", up(&["SENTINEL", "REPLICAS", name]), &labels),
+    ]
+}
+
+/// The alerts when this is scraped for as long as the most patient rule waits.
+fn firing_while(scraped: &[(&'static str, Vec<Sample>)]) -> Vec<&'static str> {
+    let lasting = |(name, scrape): &(&'static str, Vec<Sample>)| {
+        let mut target = Target { name, scrapes: vec![scrape.clone()] };
+        target.go_on(5 * 60 / SCRAPE_SECONDS as usize + 2);
+        target
+    };
+    let targets: Vec<Target> = scraped.iter().map(lasting).collect();
+    firing(&targets.iter().collect::<Vec<_>>())
+}
+
+#[test]
+fn each_trouble_of_sentinels_is_an_alert() {
+    let mut group = SentinelGroup::start(1);
+    group.wait_until_heard();
+    let scrape = |sentinel: &Sentinel| exported_by(sentinel);
+    let well = scrape(&group.sentinels[0]);
+    assert_eq!(firing_while(&[("a", well.clone())]), Vec::<&str>::new());
+
+    // One that names another primary than the rest.
+    let stranger = RedisServer::start();
+    let lines = format!("sentinel monitor main 127.0.0.1 {} 1\n", stranger.port());
+    let stray = Sentinel::start_alone(&testkit::ServerProgram::redis(), &lines, None);
+    let strays = [("a", well), ("b", scrape(&stray))];
+    assert_eq!(firing_while(&strays), ["SentinelTooFew", "SentinelsDisagree", "SentinelNoReplica"]);
+
+    group.sentinels[1].kill();
+    group.sentinels[2].kill();
+    let told = |group: &SentinelGroup, wanted: &str, value: f64| {
+        let samples = exported_by(&group.sentinels[0]);
+        let found = samples.iter().any(|it| it.name.ends_with(wanted) && it.value == value);
+        found.then_some(samples)
+    };
+    let alone = testkit::wait_for("the others to be missed", GENEROUS, || {
+        told(&group, "ok_sentinels", 1.0)
+    });
+    assert_eq!(firing_while(&[("a", alone)]), ["SentinelQuorumLost", "SentinelTooFew"]);
+
+    group.servers[0].kill();
+    let down = testkit::wait_for("the primary to be missed", GENEROUS, || {
+        told(&group, "master_status", 0.0)
+    });
+    let alerts = ["SentinelPrimaryDown", "SentinelQuorumLost", "SentinelTooFew"];
+    assert_eq!(firing_while(&[("a", down)]), alerts);
+
+    group.sentinels[0].pause();
+    std::thread::sleep(Duration::from_secs(3));
+    group.sentinels[0].resume();
+    let tilted = testkit::wait_for("it to notice", GENEROUS, || told(&group, "sentinel_tilt", 1.0));
+    assert!(firing_while(&[("a", tilted)]).contains(&"SentinelTilt"));
 }

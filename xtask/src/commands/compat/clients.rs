@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::install;
-use super::servers::Server;
+use super::sentinels::Sentinels;
+use super::servers::{Server, Side};
 use crate::command::Failure;
 use crate::repository::root;
 
@@ -17,6 +18,36 @@ struct Client {
     /// In `xtask/clients/`.
     script: &'static str,
     language: &'static Language,
+    partner: Partner,
+}
+
+/// What a script talks to. Its arguments are their ports.
+#[derive(Clone, Copy)]
+enum Partner {
+    Server,
+    Sentinels,
+}
+
+/// Those that run for a script.
+enum Running {
+    Server(Server),
+    Sentinels(Sentinels),
+}
+
+impl Running {
+    fn start(partner: Partner, side: Side) -> Result<Self, Failure> {
+        Ok(match partner {
+            Partner::Server => Self::Server(Server::start(side)?),
+            Partner::Sentinels => Self::Sentinels(Sentinels::start(side)?),
+        })
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        match self {
+            Self::Server(server) => vec![server.port()],
+            Self::Sentinels(sentinels) => sentinels.ports(),
+        }
+    }
 }
 
 /// What runs scripts.
@@ -53,18 +84,35 @@ const CLIENTS: &[Client] = &[
         packages: &["redis==5.0.8"],
         script: "redis_py.py",
         language: &PYTHON,
+        partner: Partner::Server,
+    },
+    Client {
+        name: "redis-py-sentinel",
+        packages: &["redis==5.0.8"],
+        script: "redis_py_sentinel.py",
+        language: &PYTHON,
+        partner: Partner::Sentinels,
     },
     Client {
         name: "ioredis",
         packages: &["ioredis@5.4.1"],
         script: "ioredis.mjs",
         language: &NODE,
+        partner: Partner::Server,
+    },
+    Client {
+        name: "ioredis-sentinel",
+        packages: &["ioredis@5.4.1"],
+        script: "ioredis_sentinel.mjs",
+        language: &NODE,
+        partner: Partner::Sentinels,
     },
     Client {
         name: "bullmq",
         packages: &["bullmq@5.12.0", "ioredis@5.4.1"],
         script: "bullmq.mjs",
         language: &NODE,
+        partner: Partner::Server,
     },
 ];
 
@@ -78,7 +126,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) fn compare(name: &str) -> Result<usize, Failure> {
     let Some(client) = CLIENTS.iter().find(|client| client.name == name) else { return Ok(0) };
     match client.prepare() {
-        Ok(folder) => client.compare(&folder, &Server::redis()?, &Server::ours()?),
+        Ok(folder) => client.compare(&folder),
         Err(reason) => {
             println!("{name:<10} skipped: {reason}");
             Ok(0)
@@ -98,10 +146,13 @@ impl Client {
         Ok(folder)
     }
 
-    fn compare(&self, folder: &Path, redis: &Server, ours: &Server) -> Result<usize, Failure> {
+    fn compare(&self, folder: &Path) -> Result<usize, Failure> {
         let failed = |error| Failure::Failed(format!("compat: {}: {error}", self.name));
-        let expected = self.run(folder, redis).map_err(failed)?;
-        let found = self.run(folder, ours).map_err(failed)?;
+        let run = |side| {
+            let running = Running::start(self.partner, side)?;
+            self.run(folder, &running.ports()).map_err(failed)
+        };
+        let (expected, found) = (run(Side::Redis)?, run(Side::Ours)?);
         let differences = differences(&expected, &found);
         for (expected, found) in &differences {
             println!("{}: redis-server {expected}", self.name);
@@ -112,10 +163,10 @@ impl Client {
         Ok(differences.len())
     }
 
-    fn run(&self, folder: &Path, server: &Server) -> Result<Vec<String>, String> {
+    fn run(&self, folder: &Path, ports: &[u16]) -> Result<Vec<String>, String> {
         let script: PathBuf = root().join("xtask/clients").join(self.script);
         let mut command = (self.language.runner)(folder);
-        command.arg(script).arg(server.port().to_string()).stdin(Stdio::null());
+        command.arg(script).args(ports.iter().map(u16::to_string)).stdin(Stdio::null());
         let output =
             command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
         let mut lines: Vec<String> =

@@ -1,8 +1,9 @@
 //! A redis-server and our own store, for clients that are programs.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +39,11 @@ impl Side {
         }
     }
 
+    /// The name of a folder of its own.
+    pub(super) fn folder(self, name: &str) -> String {
+        format!("{}-{name}", self.name().replace(' ', "-"))
+    }
+
     fn command(self) -> Result<Command, Failure> {
         if self == Self::Redis {
             return Ok(Command::new("redis-server"));
@@ -56,40 +62,53 @@ impl Side {
 }
 
 impl Server {
-    pub(super) fn redis() -> Result<Self, Failure> {
-        Self::start(Side::Redis)
-    }
-
-    pub(super) fn ours() -> Result<Self, Failure> {
-        Self::start(Side::Ours)
-    }
-
     /// Starts one on a free port of 127.0.0.1.
     pub(super) fn start(side: Side) -> Result<Self, Failure> {
-        Self::start_at(side, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))
+        Self::start_with(side, "data", &[])
+    }
+
+    /// The same in a folder of this name, with more settings.
+    pub(super) fn start_with(side: Side, name: &str, settings: &[&str]) -> Result<Self, Failure> {
+        Self::start_at(side, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), name, settings)
+    }
+
+    /// Starts a sentinel with this file on a free port of 127.0.0.1.
+    pub(super) fn start_sentinel(side: Side, file: &Path) -> Result<Self, Failure> {
+        let address = free_address(side, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        let mut command = side.command()?;
+        command.arg(file).args(["--sentinel", "--port", &address.port().to_string()]);
+        command.args(["--bind", &address.ip().to_string()]);
+        Self::launch(side, command, address)
     }
 
     /// Starts one on the well-known port of a loopback address that nobody else uses.
     pub(super) fn start_on_well_known_port(side: Side) -> Result<Self, Failure> {
         let [.., high, low] = std::process::id().to_be_bytes();
         let host = Ipv4Addr::new(127, 100 + side as u8, high, low.clamp(1, 254));
-        Self::start_at(side, SocketAddrV4::new(host, WELL_KNOWN_PORT))
+        Self::start_at(side, SocketAddrV4::new(host, WELL_KNOWN_PORT), "data", &[])
     }
 
-    fn start_at(side: Side, wanted: SocketAddrV4) -> Result<Self, Failure> {
-        let failed =
-            |text: String| Failure::Failed(format!("compat: {} at {wanted}: {text}", side.name()));
-        let free = TcpListener::bind(wanted).and_then(|free| free.local_addr());
-        let port = free.map_err(|error| failed(error.to_string()))?.port();
-        let address = SocketAddrV4::new(*wanted.ip(), port);
+    fn start_at(
+        side: Side,
+        wanted: SocketAddrV4,
+        name: &str,
+        settings: &[&str],
+    ) -> Result<Self, Failure> {
+        let address = free_address(side, wanted)?;
         // Tests save: not here.
-        let folder = folder_of("data").join(side.name().replace(' ', "-"));
+        let folder = folder_of("data").join(side.folder(name));
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(|error| failed(error.to_string()))?;
+        fs::create_dir_all(&folder).map_err(|error| failed(side, address, &error.to_string()))?;
         let mut command = side.command()?;
-        command.args(["--port", &port.to_string(), "--bind", &address.ip().to_string()]);
+        let port = address.port().to_string();
+        command.args(["--port", &port, "--bind", &address.ip().to_string()]);
         command.args(["--save", "", "--enable-debug-command", "yes"]);
-        command.args(["--enable-module-command", "yes", "--dir"]).arg(folder);
+        command.args(["--enable-module-command", "yes", "--dir"]).arg(folder).args(settings);
+        Self::launch(side, command, address)
+    }
+
+    fn launch(side: Side, mut command: Command, address: SocketAddrV4) -> Result<Self, Failure> {
+        let failed = |text: String| failed(side, address, &text);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().map_err(|error| failed(format!("cannot start it: {error}")))?;
         let mut server = Self { child, address };
@@ -124,15 +143,26 @@ impl Server {
     }
 }
 
+fn failed(side: Side, address: SocketAddrV4, text: &str) -> Failure {
+    Failure::Failed(format!("compat: {} at {address}: {text}", side.name()))
+}
+
+/// This address, with a port that nobody has if it has none.
+fn free_address(side: Side, wanted: SocketAddrV4) -> Result<SocketAddrV4, Failure> {
+    let free = TcpListener::bind(wanted).and_then(|free| free.local_addr());
+    let port = free.map_err(|error| failed(side, wanted, &error.to_string()))?.port();
+    Ok(SocketAddrV4::new(*wanted.ip(), port))
+}
+
 /// What the server at an address says that its process id is.
 fn process_id(address: SocketAddrV4) -> Option<u32> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(START_WITHIN)).ok()?;
-    stream.write_all(b"INFO server\r\nQUIT\r\n").ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("process_id:"))?;
-    line.trim().parse().ok()
+    stream.write_all(b"INFO server\r\n").ok()?;
+    // Sentinels know no QUIT, so nothing ends but the reply. An error has one line.
+    let lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut told = lines.take_while(|line| !line.is_empty() && !line.starts_with('-'));
+    told.find_map(|line| line.strip_prefix("process_id:")?.parse().ok())
 }
 
 impl Drop for Server {

@@ -1,5 +1,6 @@
 //! The files under `deploy/`: what they ask of the command, the command does.
 
+mod sentinel;
 mod store;
 mod yaml;
 
@@ -202,7 +203,8 @@ fn no_secret_is_in_the_arguments_or_the_environment_of_a_file() {
 
 #[test]
 fn kubernetes_gives_its_pods_no_more_rights_than_they_need() {
-    for file in ["kubernetes/wrapper.yaml", "kubernetes/sidecar.yaml", "kubernetes/store.yaml"] {
+    for name in ["wrapper", "sidecar", "store", "sentinel"] {
+        let file = &format!("kubernetes/{name}.yaml");
         let documents = yaml::documents(&read(file));
         let has_pods = |kind: &str| ["Deployment", "StatefulSet"].contains(&kind);
         let deployments =

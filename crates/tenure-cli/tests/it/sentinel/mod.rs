@@ -2,6 +2,8 @@
 
 mod alone;
 mod failover;
+mod ordeal;
+mod rolling;
 mod shape;
 
 use testkit::{SentinelGroup, ServerProgram};

@@ -11,6 +11,7 @@ mod memory;
 mod removal;
 mod replication;
 mod report;
+mod sentinel;
 mod servers;
 mod snapshot;
 mod speed;
@@ -49,8 +50,8 @@ fn main() -> Outcome {
     Ok(())
 }
 
-const USAGE: &str = "known are --quick, --before PROGRAM and --only speed, get, stall, snapshot, \
-                     append, memory or replication";
+const USAGE: &str = "known are --quick, --failovers N, --before PROGRAM and --only speed, get, \
+                     stall, snapshot, append, memory, replication or sentinel";
 
 /// What the caller wants measured.
 struct Options {
@@ -60,18 +61,20 @@ struct Options {
 
 fn options(mut words: &[&str]) -> Outcome<Options> {
     let mut options = Options { scale: Scale::FULL, only: None };
-    let mut before = None;
+    let (mut before, mut failovers) = (None, None);
     loop {
         match words {
             [] => break,
             ["--quick", ..] => options.scale = Scale::QUICK,
             ["--only", what, ..] => options.only = Some(only(what)?),
+            ["--failovers", count, ..] => failovers = Some(count.parse()?),
             ["--before", program, ..] => before = Some(PathBuf::from(program)),
             _ => return Err(format!("unknown arguments {words:?}: {USAGE}").into()),
         }
         words = &words[if words[0] == "--quick" { 1 } else { 2 }..];
     }
     options.scale.before = before;
+    options.scale.failovers = failovers.unwrap_or(options.scale.failovers);
     Ok(options)
 }
 
@@ -98,6 +101,7 @@ fn only(what: &str) -> Outcome<Measure> {
         "append" => Ok(append::measure),
         "memory" => Ok(footprint::measure),
         "replication" => Ok(replication::measure),
+        "sentinel" => Ok(sentinel::measure),
         _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),
     }
 }
@@ -118,6 +122,8 @@ struct Scale {
     /// How often files are loaded and full syncs are made.
     loads: usize,
     idle_seconds: u64,
+    /// Failovers of sentinels, on either side.
+    failovers: usize,
     /// An earlier `tenure`, whose speed is measured in the same rounds.
     before: Option<PathBuf>,
 }
@@ -133,6 +139,7 @@ impl Scale {
         sync_keys: 1_000_000,
         loads: 2,
         idle_seconds: 10,
+        failovers: 30,
         before: None,
     };
     const QUICK: Self = Self {
@@ -145,6 +152,7 @@ impl Scale {
         sync_keys: 100_000,
         loads: 1,
         idle_seconds: 2,
+        failovers: 2,
         before: None,
     };
 }

@@ -63,21 +63,29 @@ pub(crate) fn start(side: Side) -> Outcome<RedisServer> {
 
 /// The same, with more settings.
 pub(crate) fn start_with(side: Side, settings: &[&str]) -> Outcome<RedisServer> {
-    let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);
-    let program = match side {
-        Side::Ours => pinned.arg(our_program()?).arg("serve"),
-        Side::Theirs => pinned.arg("redis-server"),
-    };
-    Ok(RedisServer::builder().program(program).args(settings).start())
+    Ok(RedisServer::builder().program(pinned(side)?).args(settings).start())
 }
 
 /// Starts a server beside whoever asks, so that another one has the servers' core for itself.
 pub(crate) fn start_on_load_core(side: Side, settings: &[&str]) -> Outcome<RedisServer> {
-    let program = match side {
+    Ok(RedisServer::builder().program(unpinned(side)?).args(settings).start())
+}
+
+/// The program of a server or sentinel that has the servers' core.
+pub(crate) fn pinned(side: Side) -> Outcome<ServerProgram> {
+    let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);
+    Ok(match side {
+        Side::Ours => pinned.arg(our_program()?).arg("serve"),
+        Side::Theirs => pinned.arg("redis-server"),
+    })
+}
+
+/// The program of one that runs beside whoever asks.
+pub(crate) fn unpinned(side: Side) -> Outcome<ServerProgram> {
+    Ok(match side {
         Side::Ours => ServerProgram::new(our_program()?).arg("serve"),
         Side::Theirs => ServerProgram::redis(),
-    };
-    Ok(RedisServer::builder().program(program).args(settings).start())
+    })
 }
 
 /// Starts another `tenure` on that core.
@@ -98,8 +106,13 @@ fn our_program() -> Outcome<std::path::PathBuf> {
 /// Processor time of all threads so far, in microseconds. The scheduler counts nanoseconds, where
 /// `/proc/PID/stat` has ticks of ten milliseconds.
 pub(crate) fn cpu_us(server: &RedisServer) -> Outcome<f64> {
+    cpu_us_of(server.pid())
+}
+
+/// The same of any process.
+pub(crate) fn cpu_us_of(pid: u32) -> Outcome<f64> {
     let mut total = 0;
-    for thread in fs::read_dir(format!("/proc/{}/task", server.pid()))? {
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = fs::read_to_string(thread?.path().join("schedstat"))?;
         total += text.split_whitespace().next().unwrap_or("").parse::<u64>()?;
     }
@@ -108,7 +121,12 @@ pub(crate) fn cpu_us(server: &RedisServer) -> Outcome<f64> {
 
 /// Resident memory in bytes.
 pub(crate) fn resident_bytes(server: &RedisServer) -> Outcome<f64> {
-    let text = fs::read_to_string(format!("/proc/{}/statm", server.pid()))?;
+    resident_bytes_of(server.pid())
+}
+
+/// The same of any process.
+pub(crate) fn resident_bytes_of(pid: u32) -> Outcome<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
     let pages: u64 = text.split_whitespace().nth(1).unwrap_or("").parse()?;
     Ok((pages * rustix::param::page_size() as u64) as f64)
 }

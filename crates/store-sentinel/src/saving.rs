@@ -1,0 +1,119 @@
+//! What the file has, and what must wait for it.
+
+use std::collections::VecDeque;
+
+use crate::output::{DownAnswer, Output, Question};
+
+/// What became of the text of the last [`Output::Persist`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOutcome {
+    /// It is on disk.
+    Written,
+    /// It cannot be written for now. The driver tries again, with the newest text.
+    Failed,
+}
+
+/// ```text
+/// Saved ─ change ─► Writing ─ written ─► Saved, or Writing again when more has changed
+///                      └─ failed ─► Failing ─ written ─► Saved
+/// ```
+/// While it is written, votes and whatever tells of epochs and addresses wait; pings, questions to
+/// servers and answers that change nothing do not, so that a disk that hangs makes nobody look
+/// dead. While it fails nothing waits, and what cannot be kept is refused: no vote is given or
+/// asked for, and nobody is promoted.
+#[derive(Debug, Default)]
+pub(crate) struct Saving {
+    /// Changes so far, those that the last text holds, and those that are on disk.
+    changes: u64,
+    given: u64,
+    saved: u64,
+    is_writing: bool,
+    is_failing: bool,
+    /// What waits, each with the changes that it may tell of. A session waits for one answer at
+    /// a time, so there are no more than sessions.
+    held: VecDeque<(u64, Output)>,
+}
+
+impl Saving {
+    pub(crate) fn mark_changed(&mut self) {
+        self.changes += 1;
+    }
+
+    /// How many changes there have been.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether the file lacks something.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.changes > self.saved
+    }
+
+    /// Whether a text is to be written now.
+    pub(crate) fn wants_text(&self) -> bool {
+        self.changes > self.given && (!self.is_writing || self.is_failing)
+    }
+
+    /// The newest text goes to the file.
+    pub(crate) fn begin(&mut self) {
+        self.given = self.changes;
+        self.is_writing = true;
+    }
+
+    /// What became of it. Returns what need not wait any more, in order.
+    pub(crate) fn finish(&mut self, outcome: FileOutcome) -> Vec<Output> {
+        self.is_writing = false;
+        self.is_failing = outcome == FileOutcome::Failed;
+        match outcome {
+            FileOutcome::Written => {
+                self.saved = self.given;
+                let is_saved = |(changes, _): &(u64, Output)| *changes <= self.saved;
+                let count = self.held.iter().take_while(|held| is_saved(held)).count();
+                self.held.drain(..count).map(|(_, output)| output).collect()
+            }
+            FileOutcome::Failed => self.held.drain(..).map(|(_, output)| unsaved(output)).collect(),
+        }
+    }
+
+    /// Keeps an output back that the file must precede. Returns it when it need not wait.
+    pub(crate) fn hold(&mut self, output: Output) -> Option<Output> {
+        match (self.is_behind(), self.is_failing) {
+            (false, _) => Some(output),
+            (true, true) => Some(unsaved(output)),
+            (true, false) => {
+                self.held.push_back((self.changes, output));
+                None
+            }
+        }
+    }
+
+    /// A question as it may be asked now, if it may.
+    pub(crate) fn admit(&self, question: Question) -> Option<Question> {
+        match (self.is_behind(), self.is_failing, question) {
+            (true, false, Question::Hello(_) | Question::IsDown(_) | Question::Follow(_)) => None,
+            (true, true, Question::Follow(None)) => None,
+            (true, true, Question::IsDown(mut question)) => {
+                // It would forget its own vote.
+                question.candidate = None;
+                Some(Question::IsDown(question))
+            }
+            (_, _, question) => Some(question),
+        }
+    }
+}
+
+/// What is said in place of something that cannot be kept.
+fn unsaved(output: Output) -> Output {
+    match output {
+        Output::Answer { session, answer } => {
+            // A vote that is not kept might be given twice.
+            let answer = DownAnswer { vote: None, ..answer };
+            Output::Answer { session, answer }
+        }
+        Output::Reply { session, .. } => {
+            let bytes = b"-ERR Failed to save config file. Check server logs.\r\n".to_vec();
+            Output::Reply { session, bytes }
+        }
+        output => output,
+    }
+}
