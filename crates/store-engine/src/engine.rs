@@ -410,6 +410,7 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
+        soon |= self.keyspace.empty_some();
         let mut work = TickWork::default();
         if self.state.eviction.is_under_way() {
             work.evicted = true;
@@ -475,7 +476,8 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
-        if self.keyspace.is_settling() || self.keyspace.has_dropped() {
+        let frees = self.keyspace.has_dropped() || self.keyspace.has_emptied_slots();
+        if self.keyspace.is_settling() || frees {
             return NextTick::Soon;
         }
         if self.state.eviction.is_under_way() {
@@ -697,6 +699,13 @@ impl Engine {
                 self.note_writers(&unit);
             }
             self.keyspace.changes.units.push(unit);
+        }
+    }
+
+    /// Delivers what was caused, if there is anything.
+    pub(crate) fn deliver_if_any(&mut self, origin: Option<SessionId>) {
+        if !self.is_quiet() {
+            self.deliver(origin);
         }
     }
 

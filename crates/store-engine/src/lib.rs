@@ -94,6 +94,7 @@ mod pubsub;
 mod replication;
 mod scripting;
 mod sentinel;
+mod slots;
 mod slow_log;
 mod tracking;
 
