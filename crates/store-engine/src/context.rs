@@ -157,7 +157,7 @@ impl Context<'_> {
 impl TimeoutReply {
     pub(crate) fn write(self, reply: &mut ReplyWriter) {
         match self {
-            TimeoutReply::Null => reply.null(),
+            TimeoutReply::Null | TimeoutReply::Driver(_) => reply.null(),
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Replicas(_) => reply.integer(0),
         }

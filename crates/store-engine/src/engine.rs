@@ -18,6 +18,7 @@ use crate::keyspace::changes::Unit;
 use crate::keyspace::{ExpiryTurn, Garbage, Keyspace, PrefetchHandle};
 use crate::latency::LatencyMonitor;
 use crate::measure::{TickWork, Unmeasured};
+use crate::migration::{self, Migrations};
 use crate::notifications;
 use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
@@ -119,6 +120,7 @@ impl Engine {
                 pause: None,
                 holds_writes: false,
                 postponed: Vec::new(),
+                migrations: Migrations::default(),
                 saving: Saving::default(),
                 rate_meter: RateMeter::default(),
                 slow_log: SlowLog::default(),
@@ -778,6 +780,15 @@ impl Engine {
         }
     }
 
+    /// Whether what a session waits to do would change a key that is on its way elsewhere.
+    pub(crate) fn must_stay_blocked(&self, waiting: &Blocked) -> bool {
+        if self.state.gates & server_gate::LEAVING == 0 {
+            return false;
+        }
+        let command = self.state.registry.row(waiting.row).command;
+        migration::changes_leaving(&self.state, waiting.db, command, waiting.request.as_request())
+    }
+
     fn needs_key(&self, id: SessionId) -> bool {
         let session = self.state.sessions.get(id);
         session.and_then(|session| session.blocked.as_ref()).is_some_and(|wait| wait.needs_key)
@@ -793,6 +804,12 @@ impl Engine {
         let Some(waiting) = session.blocked.take() else {
             return self.state.sessions.put_back(session);
         };
+        if self.must_stay_blocked(&waiting) {
+            // It is looked at again when those keys are gone, or stay.
+            self.state.migrations.hold_waiting();
+            session.blocked = Some(waiting);
+            return self.state.sessions.put_back(session);
+        }
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let reply_start = session.output.position();

@@ -16,6 +16,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::eviction;
 use crate::keyspace::changes::Audience;
 use crate::measure;
+use crate::migration;
 use crate::notifications;
 use crate::persistence::load::LoadFailure;
 use crate::registry::RowId;
@@ -86,6 +87,9 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     }
     if is_queued(cx) {
         return queue(cx, request, demands.own);
+    }
+    if cx.server.gates & server_gate::LEAVING != 0 && migration::must_wait(cx, request) {
+        return postpone(cx, request);
     }
     let reply_start = cx.reply.len();
     call(cx, request);

@@ -89,6 +89,7 @@ mod acl;
 mod commands;
 mod config;
 mod latency;
+mod migration;
 mod persistence;
 mod pubsub;
 mod replication;
@@ -136,6 +137,9 @@ pub use keyspace::{
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use migration::{
+    DecodeRequest, DecodedValue, LeavingPayload, LeavingValue, MigrateRequest, Migrations,
+};
 pub use persistence::aside::{Aside, AsideData};
 pub use persistence::load::LoadFailure;
 pub use persistence::snapshot::{

@@ -175,6 +175,9 @@ pub enum TimeoutReply {
     /// How many replicas have confirmed what the session wrote. The number of the wait tells an
     /// answer to this one from a late answer to an earlier one.
     Replicas(u64),
+    /// Null. The driver does something for the session; the number tells an answer to this wait
+    /// from a late answer to an earlier one.
+    Driver(u64),
 }
 
 /// Why and until when a session waits.

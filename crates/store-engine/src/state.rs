@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::effects::Effects;
 use crate::eviction::Eviction;
 use crate::latency::LatencyMonitor;
+use crate::migration::Migrations;
 use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
 use crate::platform::Platform;
@@ -49,6 +50,8 @@ pub mod server_gate {
     pub const READ_ONLY: u32 = 1 << 10;
     /// The primary's stream is not followed, and `replica-serve-stale-data` is off.
     pub const STALE: u32 = 1 << 11;
+    /// Keys are on their way to another server.
+    pub const LEAVING: u32 = 1 << 13;
     /// A script was ended in the middle of its writes, for the server ends: half of it is in
     /// memory, and nothing may be made of that.
     pub const TORN: u32 = 1 << 9;
@@ -202,6 +205,8 @@ pub struct ServerState {
     pub holds_writes: bool,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// Keys that move to other servers.
+    pub migrations: Migrations,
     /// Snapshots to files.
     pub saving: Saving,
     /// How much happens per second.

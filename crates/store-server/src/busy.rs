@@ -17,6 +17,7 @@ use crate::client::{Client, CloseState, ReadOutcome};
 use crate::clients::Clients;
 use crate::clock::{Clock, Running};
 use crate::event_loop::{EVENTS_MAX, Message, WAKER};
+use crate::migration::MigrationDriver;
 use crate::peers::{PEER_BASE, Peers};
 use crate::persistence::Persistence;
 use crate::replication::ReplicationDriver;
@@ -39,6 +40,7 @@ pub(crate) struct BusyLoop<'a> {
     /// Other servers: the loop looks at their sockets afterwards.
     pub(crate) peers: &'a mut Peers,
     pub(crate) running: Running,
+    pub(crate) migrations: &'a mut MigrationDriver,
     pub(crate) replication: &'a mut ReplicationDriver,
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
@@ -126,6 +128,7 @@ impl BusyLoop<'_> {
                 Message::Payload(event) => self.replication.link.events.push(event),
                 // A sentinel runs no scripts of clients.
                 Message::SentinelFile(_) => {}
+                Message::Value(done) => self.migrations.done.push(done),
                 Message::Attach(stream) => {
                     self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }

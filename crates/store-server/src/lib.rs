@@ -29,6 +29,7 @@ mod clock;
 mod event_loop;
 mod freeing;
 mod listen;
+mod migration;
 mod oom_score;
 mod peers;
 mod persistence;

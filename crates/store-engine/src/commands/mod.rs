@@ -44,7 +44,7 @@ use crate::{
 #[cfg(test)]
 pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
-pub(crate) use client::{begin_pause, describe_client, end_pause};
+pub(crate) use client::{begin_pause, describe_client, end_pause, resume_postponed};
 pub(crate) use monitor::show_to_monitors;
 pub(crate) use transaction::end_transaction;
 

@@ -33,7 +33,7 @@ pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub(crate) use loading::{FileEntry, FileValue, Unplaced};
 pub use object::{Object, ValueMut};
 pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
-pub(crate) use snapshot::saved;
+pub(crate) use snapshot::{saved, shared};
 pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;

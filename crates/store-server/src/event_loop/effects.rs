@@ -68,6 +68,8 @@ impl EventLoop {
             }
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),
+            ServerRequest::Migrate(id, request) => self.begin_migration(id, *request),
+            ServerRequest::Decode(id, request) => self.begin_decoding(id, request),
             ServerRequest::Sentinel(id, request) => self.ask_sentinel(id, request),
             ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {

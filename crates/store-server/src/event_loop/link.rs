@@ -70,7 +70,7 @@ impl EventLoop {
                 PeerEvent::Closed(id, error) if Some(id) == self.replication.link.peer => {
                     self.link_lost(&error);
                 }
-                _ => {}
+                event => self.take_migration_event(&event),
             }
             self.carry_out();
         }
@@ -131,7 +131,10 @@ impl EventLoop {
 
     fn change_role(&mut self, role: Role) {
         match role {
-            Role::Replica(primary) => self.engine.become_replica(&primary.host, primary.port),
+            Role::Replica(primary) => {
+                self.give_up_migrations();
+                self.engine.become_replica(&primary.host, primary.port);
+            }
             Role::Primary => {
                 self.engine.become_primary();
                 self.begin_incarnation();

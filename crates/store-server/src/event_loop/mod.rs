@@ -17,6 +17,7 @@ mod ending;
 mod evict;
 mod files;
 mod link;
+mod migrate;
 mod payload;
 mod peers;
 mod read;
@@ -46,6 +47,7 @@ use crate::clients::Clients;
 use crate::clock::{Clock, Running, thread_cpu};
 use crate::freeing::FreeingThread;
 use crate::listen::Listener;
+use crate::migration::{MigrationDriver, ValueDone};
 use crate::peers::{PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
@@ -82,6 +84,8 @@ pub(crate) enum Message {
     Payload(IncomingEvent),
     /// The file of a sentinel was written, or cannot be.
     SentinelFile(Written),
+    /// A large value was encoded or decoded.
+    Value(ValueDone),
 }
 
 /// What the loop shares with its handle and its helpers.
@@ -128,6 +132,8 @@ pub(crate) struct EventLoop {
     saver: Saver,
     persistence: Persistence,
     replication: ReplicationDriver,
+    /// Keys that move to other servers.
+    migrations: MigrationDriver,
     /// Only where this is a sentinel.
     sentinel: Option<SentinelDriver>,
     /// Why the server ends, when nobody asked it to.
@@ -183,6 +189,7 @@ impl EventLoop {
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             replication,
+            migrations: MigrationDriver::new(shared.mailbox.clone()),
             sentinel: None,
             failure: None,
             peers: Peers::new(shared.mailbox.clone()),
@@ -303,7 +310,10 @@ impl EventLoop {
         let wake_at = moments.into_iter().flatten().min();
         let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
         let sentinel = self.sentinel.as_ref().map(SentinelDriver::wakes_in_ms);
-        let waits = [by_wall_clock, self.peers_wait_ms(), self.replication.wakes_in_ms(), sentinel];
+        let moves = self.migrations.wakes_at_ms();
+        let moves = moves.map(|at| at.saturating_sub(self.running.millis()));
+        let link = self.replication.wakes_in_ms();
+        let waits = [by_wall_clock, self.peers_wait_ms(), link, sentinel, moves];
         let wait_ms = waits.into_iter().flatten().min()?;
         Some(Duration::from_millis(wait_ms))
     }

@@ -21,7 +21,10 @@ impl EventLoop {
         self.check_peers();
         match self.sentinel.is_some() {
             true => self.turn_sentinel(),
-            false => self.turn_link(),
+            false => {
+                self.turn_link();
+                self.turn_migrations();
+            }
         }
     }
 

@@ -217,6 +217,7 @@ impl EventLoop {
             running: self.running,
             peers: &mut self.peers,
             replication: &mut self.replication,
+            migrations: &mut self.migrations,
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,

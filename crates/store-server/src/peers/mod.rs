@@ -196,6 +196,11 @@ impl Peers {
         }
     }
 
+    /// Bytes that wait to be sent: more than [`OUTPUT_MAX`] of them end the connection.
+    pub(crate) fn unsent(&self, id: PeerId) -> usize {
+        self.connections.get(&id).map_or(0, Connection::unsent)
+    }
+
     /// The hosts of this end and of the other, by number, once it is open.
     pub(crate) fn hosts(&self, id: PeerId) -> Option<(String, String)> {
         self.connections.get(&id)?.hosts()

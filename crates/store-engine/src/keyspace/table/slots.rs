@@ -57,7 +57,7 @@ fn slot_at(hash: u64) -> usize {
     (hash >> (64 - SLOT_BITS)) as usize
 }
 
-/// Where the segment of `hash` with `depth` stands in the order of splits.
+/// Where the segment of `hash` with `depth` is in the order of splits.
 ///
 /// The halves of a segment must stand next to each other: of two that differ much in how many
 /// buckets they have, one is nearly empty after the split. So the place grows slowly with the

@@ -14,6 +14,7 @@ use crate::effects::ServerRequest;
 use crate::eviction;
 use crate::gate;
 use crate::keyspace::changes::Audience;
+use crate::migration;
 use crate::registry::RowId;
 use crate::scripting::{RunningScript, ScriptKind};
 use crate::session::session_flag;
@@ -232,6 +233,11 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         if self.only_reads && command.has(WRITE | MAY_REPLICATE) {
             let text = "ERR Write commands are not allowed from read-only scripts.";
             return Err(CommandError::text(text));
+        }
+        if self.cx.server.gates & server_gate::LEAVING != 0
+            && migration::changes_leaving(self.cx.server, self.cx.db.selected(), command, request)
+        {
+            return Err(migration::LEAVING);
         }
         if command.has(WRITE) {
             if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {
