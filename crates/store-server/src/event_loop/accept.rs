@@ -13,6 +13,7 @@ impl EventLoop {
                 Message::Resolved(resolved) => self.take_resolved(resolved),
                 Message::Payload(event) => self.replication.link.events.push(event),
                 Message::SentinelFile(written) => self.sentinel_file_written(written),
+                Message::NodesFile(written) => self.nodes_written.push(written),
                 Message::Attach(stream) => {
                     self.admit(|acceptor, admission| acceptor.attach(stream, admission));
                 }
