@@ -222,21 +222,8 @@ impl Setting {
                 "{word} is a file that the server keeps for itself: choose another {}",
                 self.name
             )),
-            Kind::Hostname if word.len() > HOSTNAME_MAX => {
-                Err(format!("Hostnames must be less than {} characters", HOSTNAME_MAX + 1))
-            }
-            Kind::Hostname if !word.bytes().all(is_hostname_byte) => {
-                Err("Hostnames may only contain alphanumeric characters, hyphens or dots"
-                    .to_owned())
-            }
-            Kind::HostAddress
-                if word.len() > HOST_ADDRESS_MAX
-                    || !word
-                        .bytes()
-                        .all(|byte| is_hostname_byte(byte) || b":%_".contains(&byte)) =>
-            {
-                Err("argument must be the address of this host, such as 10.0.0.7".to_owned())
-            }
+            Kind::Hostname => parse_hostname(word),
+            Kind::HostAddress => parse_host_address(word),
             Kind::TitleTemplate if !is_title_template(word) => {
                 Err("template format is invalid or contains unknown variables".to_owned())
             }
@@ -258,6 +245,24 @@ impl Setting {
 const HOSTNAME_MAX: usize = 255;
 /// The longest address that fits into a packet between nodes.
 const HOST_ADDRESS_MAX: usize = 45;
+
+fn parse_hostname(word: &str) -> Result<String, String> {
+    if word.len() > HOSTNAME_MAX {
+        return Err(format!("Hostnames must be less than {} characters", HOSTNAME_MAX + 1));
+    }
+    match word.bytes().all(is_hostname_byte) {
+        true => Ok(word.to_owned()),
+        false => Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into()),
+    }
+}
+
+fn parse_host_address(word: &str) -> Result<String, String> {
+    let is_part = |byte: u8| is_hostname_byte(byte) || b":%_".contains(&byte);
+    match word.len() <= HOST_ADDRESS_MAX && word.bytes().all(is_part) {
+        true => Ok(word.to_owned()),
+        false => Err("argument must be the address of this host, such as 10.0.0.7".to_owned()),
+    }
+}
 
 fn is_hostname_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.'
