@@ -106,6 +106,7 @@ impl Engine {
                 persistence: PersistenceStatus::default(),
                 replication: ReplicationFacts::default(),
                 sentinel: SentinelFacts::default(),
+                cluster: None,
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -307,8 +308,11 @@ impl Engine {
         gate::handle(&mut cx, request);
         const UNUSUAL_REPLY: u32 =
             session_flag::REPLY_OFF | session_flag::REPLY_SKIP | session_flag::REPLICA;
-        if cx.session.has(UNUSUAL_REPLY) {
-            drop_reply(&mut cx, request, reply_start);
+        if cx.session.has(UNUSUAL_REPLY | session_flag::ASKING) {
+            cx.session.end_asking();
+            if cx.session.has(UNUSUAL_REPLY) {
+                drop_reply(&mut cx, request, reply_start);
+            }
         }
         let blocked = cx.blocked.take();
         self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));

@@ -26,6 +26,7 @@ mod busy;
 mod client;
 mod clients;
 mod clock;
+mod cluster;
 mod event_loop;
 mod freeing;
 mod listen;

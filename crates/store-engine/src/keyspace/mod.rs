@@ -566,6 +566,11 @@ impl Keyspace {
         self.state_in(self.selected, key) == Some(true)
     }
 
+    /// Whether the key is there and has not ended. Neither ends nor touches it.
+    pub(crate) fn is_present(&self, key: &[u8]) -> bool {
+        self.state_in(self.selected, key) == Some(false)
+    }
+
     /// Puts another entry in the place of one, which the caller has told to
     /// [`before_change`](Self::before_change).
     fn replace(&mut self, found: Found, mut entry: Entry) {

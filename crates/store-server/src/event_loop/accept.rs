@@ -14,6 +14,7 @@ impl EventLoop {
                 Message::Payload(event) => self.replication.link.events.push(event),
                 Message::Value(done) => self.migrations.done.push(done),
                 Message::SentinelFile(written) => self.sentinel_file_written(written),
+                Message::NodesFile(written) => self.nodes_written.push(written),
                 Message::Attach(stream) => {
                     self.admit(|acceptor, admission| acceptor.attach(stream, admission));
                 }

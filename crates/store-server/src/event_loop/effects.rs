@@ -65,6 +65,7 @@ impl EventLoop {
                 self.change_listeners();
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
                 self.set_replication();
+                self.set_cluster();
             }
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),

@@ -8,7 +8,10 @@ use crate::peers::Resolved;
 impl EventLoop {
     pub(super) fn take_peer_event(&mut self, event: &Event) {
         let now_ms = self.running.millis();
-        self.peers.handle_event(self.poll.registry(), now_ms, event);
+        let peer = self.peers.handle_event(self.poll.registry(), now_ms, event);
+        if let Some(driver) = &mut self.cluster {
+            driver.ready.insert(peer);
+        }
     }
 
     pub(super) fn take_resolved(&mut self, resolved: Resolved) {
@@ -24,6 +27,7 @@ impl EventLoop {
             false => {
                 self.turn_link();
                 self.turn_migrations();
+                self.turn_cluster();
             }
         }
     }
