@@ -135,6 +135,9 @@ impl Engine {
             unmeasured: Unmeasured::default(),
             expiry_at_ms: 0,
         };
+        if engine.state.config.settings().cluster.is_enabled {
+            engine.lay_out_by_slot();
+        }
         engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         config::commands::apply_settings(&mut engine.keyspace, &mut engine.state);

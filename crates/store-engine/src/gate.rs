@@ -65,7 +65,9 @@ pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
 fn is_open(cx: &Context<'_>, command: &Command, request: Request<'_>) -> bool {
     match (cx.server.gates, &cx.server.cluster) {
         (0, _) => true,
-        (server_gate::CLUSTER, Some(cluster)) => route::is_plainly_here(cluster, command, request),
+        (server_gate::CLUSTER, Some(cluster)) => {
+            !cx.db.has_emptied_slots() && route::is_plainly_here(cluster, command, request)
+        }
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use store_cluster::{Address, AdminError, Cluster, FailoverMode, NodeId, Now, SlotChange, SlotSet};
 use store_resp::slot::{SLOT_COUNT, slot_of};
 
-use super::{ClusterState, count_keys_of_slot, keys_of_slot, show};
+use super::{ClusterState, show};
 use crate::commands::prelude::*;
 use crate::keyspace::Freeing;
 use crate::session::session_flag;
@@ -272,7 +272,7 @@ fn countkeysinslot(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult 
     state(cx)?;
     integer(request.arg(2))?;
     let slot = slot(request.arg(2)).map_err(|_| CommandError::text("ERR Invalid slot"))?;
-    cx.reply.count(count_keys_of_slot(cx.db, slot));
+    cx.reply.count(cx.db.slot_len(slot));
     Ok(())
 }
 
@@ -282,7 +282,7 @@ fn getkeysinslot(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let invalid = || CommandError::text("ERR Invalid slot or number of keys");
     let slot = slot(request.arg(2)).map_err(|_| invalid())?;
     let count = usize::try_from(count).map_err(|_| invalid())?;
-    let keys = keys_of_slot(cx.db, slot, count);
+    let keys = cx.db.keys_in_slot(slot, count);
     cx.reply.array(keys.len());
     keys.iter().for_each(|key| cx.reply.bulk(key));
     Ok(())
@@ -403,7 +403,7 @@ fn setslot(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             return Err(CommandError::text(text));
         }
     };
-    let has_keys = count_keys_of_slot(cx.db, slot) > 0;
+    let has_keys = cx.db.slot_len(slot) > 0;
     change(cx, |machine, now| machine.set_slot(now, slot, order, has_keys))
 }
 

@@ -15,10 +15,9 @@ mod waiting;
 
 use store_cluster::wire::KIND_NAMES;
 use store_cluster::{Cluster, LinkId, NodeId, Now, Publication, Role, SlotSet};
-use store_resp::slot::slot_of;
+use store_resp::slot::SLOT_COUNT;
 
 use crate::engine::Engine;
-use crate::keyspace::Keyspace;
 use crate::pubsub::commands::{deliver, deliver_to_shard};
 use crate::state::server_gate;
 
@@ -114,9 +113,7 @@ impl Engine {
 
     /// Slots that have keys.
     pub fn slots_in_use(&self) -> SlotSet {
-        let mut slots = SlotSet::default();
-        self.keyspace.for_each(&mut |entry| _ = slots.insert(slot_of(entry.key())));
-        slots
+        SlotSet::of((0..SLOT_COUNT).filter(|slot| self.keyspace.slot_len(*slot) > 0))
     }
 
     /// The first database besides 0 that has keys. A node of a cluster has only that one.
@@ -126,13 +123,7 @@ impl Engine {
 
     /// Keys of slots that belong to another node go. Replicas and files are told.
     pub fn drop_slots(&mut self, now_us: u64, slots: &SlotSet) {
-        self.keyspace.begin(now_us, 0);
-        for slot in slots.iter() {
-            for key in keys_of_slot(&self.keyspace, slot, usize::MAX) {
-                self.keyspace.delete_moved(&key);
-            }
-        }
-        self.deliver(None);
+        slots.iter().for_each(|slot| self.empty_slot(now_us, slot));
     }
 
     /// A message that another node sent for whoever listens here.
@@ -148,22 +139,4 @@ impl Engine {
     pub fn cluster_role(&self) -> Option<&Role> {
         self.state.cluster.as_ref().map(|cluster| cluster.machine.role())
     }
-}
-
-/// Some keys of a slot.
-pub(crate) fn keys_of_slot(db: &Keyspace, slot: u16, count_max: usize) -> Vec<Vec<u8>> {
-    let mut keys = Vec::new();
-    db.for_each(&mut |entry| {
-        if keys.len() < count_max && slot_of(entry.key()) == slot {
-            keys.push(entry.key().to_vec());
-        }
-    });
-    keys
-}
-
-/// How many keys a slot has.
-pub(crate) fn count_keys_of_slot(db: &Keyspace, slot: u16) -> usize {
-    let mut count = 0;
-    db.for_each(&mut |entry| count += usize::from(slot_of(entry.key()) == slot));
-    count
 }

@@ -78,9 +78,16 @@ fn refusal(
         is_shard_channel: command.keys.iter().any(|spec| spec.access & access::NOT_KEY != 0),
     };
     match state.machine.route(request, |key| cx.db.is_present(key)) {
+        // Keys of another time are being removed from there.
+        Verdict::Here if is_emptied(cx, keys) => Some(Refusal::TryAgain),
         Verdict::Here => None,
         Verdict::Refused(refusal) => Some(refusal),
     }
+}
+
+fn is_emptied(cx: &Context<'_>, keys: &[&[u8]]) -> bool {
+    let is_emptied = |key: &&[u8]| cx.db.is_emptied(slot_of(key));
+    cx.db.has_emptied_slots() && keys.first().is_some_and(is_emptied)
 }
 
 /// What a client reads.

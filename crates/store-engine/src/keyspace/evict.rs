@@ -30,16 +30,6 @@ impl Keyspace {
         Some(table.entry(table.find(self.hash(key), key)?))
     }
 
-    /// Removes a key that another node serves, with all that follows from it: replicas and files
-    /// are told.
-    pub(crate) fn delete_moved(&mut self, key: &[u8]) {
-        let (freeing, db) = (self.freeing.server_del, self.selected);
-        if self.delete_freeing(key, freeing) && self.changes.propagating {
-            let request = OwnedRequest::from_args([freeing.command(), key]);
-            self.changes.units.push(Unit { requests: vec![(db, request)], ..Unit::default() });
-        }
-    }
-
     /// Gives up a key, with all that follows from it: it is propagated as a unit of its own,
     /// before whatever the memory is needed for. Returns how much work freeing it was, or
     /// `None` without the key.

@@ -14,6 +14,7 @@ pub(crate) mod commands;
 
 use store_cluster::MigrationOrder;
 use store_persist::rdb::SavedValue;
+use store_resp::slot::slot_of;
 use store_resp::{OwnedRequest, Request};
 use store_types::dump::{self, RestoreError};
 use store_types::lzf::Compressor;
@@ -25,7 +26,7 @@ use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::key_finder;
 use crate::keyspace::{Freeing, ValueRef, saved, shared};
-use crate::session::{SessionId, TimeoutReply};
+use crate::session::{Blocked, SessionId, TimeoutReply};
 use crate::state::{ServerState, server_gate};
 
 /// Values with more memory than this are encoded by the driver's thread.
@@ -211,9 +212,20 @@ impl Engine {
             // The key began to leave meanwhile.
             return self.refuse_waiting(id, &LEAVING);
         }
+        if blocked.is_some_and(|blocked| self.has_lost_slot(blocked)) {
+            return self.refuse_waiting(id, &LOST_SLOT);
+        }
         self.state.migrations.decoded = Some(value);
         self.ask_again(now_us, id);
         self.state.migrations.decoded = None;
+    }
+
+    /// Whether the slot of what is restored went to another node meanwhile.
+    fn has_lost_slot(&self, blocked: &Blocked) -> bool {
+        let slot = slot_of(blocked.request.as_request().arg(1));
+        let cluster = self.state.cluster.as_ref();
+        let lost = cluster.and_then(|cluster| cluster.machine.refuse_waiting(slot, false));
+        lost.is_some() || self.keyspace.is_emptied(slot)
     }
 
     fn waits_for(&self, id: SessionId, number: u64) -> bool {
@@ -274,6 +286,10 @@ pub(crate) fn must_wait(cx: &Context<'_>, request: Request<'_>) -> bool {
         _ => changes_leaving(cx.server, db, command, request),
     }
 }
+
+/// What RESTORE says when its slot went away while a large payload was decoded.
+const LOST_SLOT: CommandError =
+    CommandError::text("TRYAGAIN The slot was moved while the value was decoded: try again");
 
 /// What a script is told that would change a key on its way elsewhere.
 pub(crate) const LEAVING: CommandError =

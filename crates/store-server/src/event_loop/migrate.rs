@@ -209,8 +209,11 @@ impl EventLoop {
             return job.machine.handle_connected(now_ms, Some(db));
         }
         let timeout = Duration::from_millis(job.machine.order().timeout_ms);
-        let target =
-            Target { host: &job.endpoint.host, port: job.endpoint.port, tls: None, timeout };
+        let (host, port) = (&job.endpoint.host, job.endpoint.port);
+        // Other nodes of a cluster that encrypts its bus are reached at their TLS ports.
+        let is_encrypted = self.engine.config().settings().tls.encrypts_bus;
+        let tls = is_encrypted.then(|| self.shared.sockets.dialer.clone());
+        let target = Target { host, port, tls, timeout };
         job.peer = Some(self.peers.dial(self.poll.registry(), now_ms, &target));
     }
 
