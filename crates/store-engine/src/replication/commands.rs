@@ -77,6 +77,7 @@ fn role(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.refuse_in_cluster("ERR REPLICAOF not allowed in cluster mode.")?;
     if cx.server.replication.failover != FailoverPhase::None {
         return Err(CommandError::text("ERR REPLICAOF not allowed while failing over."));
     }
@@ -157,6 +158,9 @@ pub(crate) fn hold(
 }
 
 fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.refuse_in_cluster(
+        "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+    )?;
     if request.len() == 2 && is_word(request.arg(1), "ABORT") {
         return hold(cx, request, ReplicationRequest::AbortFailover);
     }
