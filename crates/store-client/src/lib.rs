@@ -5,7 +5,8 @@
 //! - [`Channel`]: messages to whoever listens now; nobody keeps them;
 //! - [`Queue`]: jobs that survive the crash of whoever works on them;
 //! - [`Log`]: a stream that many write and groups of workers share;
-//! - [`pipelined`]: many commands in few round trips, each with its own outcome.
+//! - [`pipelined`]: many commands in few round trips, each with its own outcome;
+//! - [`ClusterClient`]: any command to the node of a cluster that has its keys.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,6 +26,8 @@
 //! ```
 
 mod channel;
+mod clock;
+pub mod cluster;
 mod line;
 mod log;
 mod pipeline;
@@ -32,6 +35,7 @@ mod queue;
 mod store;
 
 pub use channel::{Channel, Heard, Listener};
+pub use cluster::{ClusterClient, ClusterError};
 pub use log::{Entry, Log, LogWorker, LogWriter};
 pub use pipeline::{Pipelined, WINDOW_MAX, pipelined};
 pub use queue::{Finished, Job, Pushed, Queue, Recovered, Sender, Worker};

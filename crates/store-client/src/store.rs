@@ -10,7 +10,7 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Client, RedisConnectionInfo, RedisResult};
 
 /// Longer than a store on the other side of the world takes.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Dial = Arc<dyn Fn() -> io::Result<UnixStream> + Send + Sync>;
 

@@ -1,12 +1,17 @@
 //! What operators ask for. A refusal changes nothing.
 
+use std::sync::Arc;
+
+use store_resp::slot::SLOT_COUNT;
+
 use crate::cluster::{Cluster, Save};
+use crate::election::Election;
 use crate::flaw::Flaw;
 use crate::id::NodeId;
 use crate::message::{Address, Flags};
 use crate::node::NodeIndex;
 use crate::output::Event;
-use crate::settings::Now;
+use crate::settings::{Now, Settings};
 use crate::slots::SlotSet;
 
 /// How long a node that was forgotten is not learned again.
@@ -281,6 +286,118 @@ impl Cluster {
             self.take_greatest_epoch();
         }
         self.replace_master();
+    }
+
+    /// CLUSTER FLUSHSLOTS: this node has none of its slots any more.
+    pub fn flush_slots(&mut self, now: Now) {
+        self.now = now;
+        let me = self.me;
+        self.drop_slots_of(me);
+        self.save(Save::First);
+        self.update_state();
+        self.finish();
+    }
+
+    /// CLUSTER RESET: this node knows nobody, serves nothing and follows nobody. With another name
+    /// (HARD) it is a new node, whose epochs begin anew.
+    pub fn reset(&mut self, now: Now, new_id: Option<NodeId>) {
+        self.now = now;
+        self.end_manual();
+        self.election = Election::default();
+        let me = self.me;
+        self.make_master(me);
+        self.importing.clear();
+        self.migrating.clear();
+        (0..SLOT_COUNT).for_each(|slot| _ = self.set_owner(slot, None));
+        let others: Vec<_> = self.nodes.iter().map(|(index, _)| index).collect();
+        others.into_iter().filter(|index| *index != me).for_each(|index| self.remove_node(index));
+        self.forgotten.clear();
+        if let Some(id) = new_id {
+            (self.current_epoch, self.last_vote_epoch) = (0, 0);
+            self.me_mut().config_epoch = 0;
+            self.nodes.rename(me, id);
+        }
+        self.save(Save::First);
+        self.update_state();
+        self.finish();
+    }
+
+    /// CLUSTER SAVECONFIG.
+    pub fn save_config(&mut self, now: Now) {
+        self.now = now;
+        self.save(Save::First);
+        self.finish();
+    }
+
+    /// CLUSTER COUNT-FAILURE-REPORTS: how many masters say that they cannot reach a node.
+    pub fn count_failure_reports(&mut self, now: Now, id: NodeId) -> Result<usize, AdminError> {
+        self.now = now;
+        let index = self.nodes.find(id).ok_or(AdminError::UnknownNode(id))?;
+        Ok(self.count_reports(index))
+    }
+
+    /// The settings changed.
+    pub fn set_settings(&mut self, now: Now, settings: Settings) {
+        self.now = now;
+        let (new, old) = (&settings.address, &self.settings.address);
+        let is_announced_again = new.ip.is_empty() && !old.ip.is_empty();
+        let me = &mut self.nodes[self.me];
+        // Without an announced address, the one that others see is learned as before.
+        let ip = if new.ip.is_empty() { Arc::clone(&me.address.ip) } else { Arc::clone(&new.ip) };
+        let address = Address { ip, ..new.clone() };
+        let is_changed = me.address != address || me.hostname != settings.hostname;
+        me.address = address;
+        if is_announced_again {
+            me.address.ip = Arc::default();
+        }
+        me.hostname.clone_from(&settings.hostname);
+        self.settings = settings;
+        self.mark_own_wish();
+        if is_changed {
+            self.save(Save::Later);
+        }
+        self.update_state();
+        self.finish();
+    }
+
+    /// The data that was loaded has keys of these slots. Those that nobody serves are this node's;
+    /// keys of others' slots are on their way to them. Returns both kinds.
+    pub fn adopt_keys(&mut self, now: Now, slots: &SlotSet) -> (SlotSet, SlotSet) {
+        self.now = now;
+        let (mut taken, mut foreign) = (SlotSet::default(), SlotSet::default());
+        if self.me().is_replica() {
+            return (taken, foreign);
+        }
+        let me = self.me;
+        for slot in slots.iter() {
+            match self.owner(slot) {
+                _ if self.importing.contains_key(&slot) => {}
+                Some(owner) if owner == me => {}
+                Some(owner) => {
+                    self.importing.insert(slot, owner);
+                    foreign.insert(slot);
+                }
+                None => {
+                    self.set_owner(slot, Some(me));
+                    taken.insert(slot);
+                }
+            }
+        }
+        if !taken.is_empty() || !foreign.is_empty() {
+            self.save(Save::First);
+            self.finish();
+        }
+        (taken, foreign)
+    }
+
+    /// Where a slot is being moved to.
+    pub fn migrating_to(&self, slot: u16) -> Option<NodeIndex> {
+        self.migrating.get(&slot).copied()
+    }
+
+    /// Where a slot is being moved from.
+    pub fn importing_from(&self, slot: u16) -> Option<NodeIndex> {
+        self.importing.get(&slot).copied()
     }
 
     /// Slots that are being moved from or to this node.

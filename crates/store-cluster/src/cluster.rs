@@ -58,6 +58,7 @@ pub struct Cluster {
     pub(crate) current_epoch: u64,
     pub(crate) last_vote_epoch: u64,
     pub(crate) is_ok: bool,
+    pub(crate) are_routes_changed: bool,
     pub(crate) first_look_at: Option<u64>,
     pub(crate) minority_at: Option<u64>,
     /// Whether somebody is suspected; gossip names them all.
@@ -101,6 +102,7 @@ impl Cluster {
             current_epoch: 0,
             last_vote_epoch: 0,
             is_ok: false,
+            are_routes_changed: false,
             first_look_at: None,
             minority_at: None,
             has_suspects: false,
@@ -122,6 +124,7 @@ impl Cluster {
             flaw: None,
         };
         cluster.me_mut().hostname = cluster.settings.hostname.clone();
+        cluster.mark_own_wish();
         cluster
     }
 
@@ -139,6 +142,14 @@ impl Cluster {
     #[cfg(not(feature = "flaws"))]
     pub(crate) fn breaks(&self, _flaw: Flaw) -> bool {
         false
+    }
+
+    /// Whether this node wants to be promoted is told by a flag of its own.
+    pub(crate) fn mark_own_wish(&mut self) {
+        match self.settings.never_stands {
+            true => self.me_mut().set(Flags::NO_FAILOVER),
+            false => self.me_mut().clear(Flags::NO_FAILOVER),
+        }
     }
 
     /// A tenth of a second passed: pings, suspicions, elections, moves.
@@ -173,6 +184,37 @@ impl Cluster {
     /// How the data follows its master; asked for before every tick.
     pub fn handle_data(&mut self, data: DataState) {
         self.data = data;
+    }
+
+    /// How the data follows its master, as it was told last.
+    pub fn data(&self) -> DataState {
+        self.data
+    }
+
+    /// What the data does, or is about to do.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// Whether this is a replica that was never in step with its master: it never stands, whatever
+    /// becomes of that.
+    pub fn was_never_in_step(&self) -> bool {
+        self.me().is_replica() && self.data.in_step_at.is_none()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many slots have an owner.
+    pub fn slots_owned(&self) -> usize {
+        self.slots_owned
+    }
+
+    /// Whether slots changed hands, or the state did, since the last call.
+    pub fn take_routes_changed(&mut self) -> bool {
+        std::mem::take(&mut self.are_routes_changed)
     }
 
     /// The next thing to do. The last one is always `WaitUntil`.
@@ -304,6 +346,7 @@ impl Cluster {
         self.slots_owned += usize::from(owner.is_some());
         self.slots_owned -= usize::from(old.is_some());
         self.owners[usize::from(slot)] = owner.unwrap_or(NOBODY);
+        self.are_routes_changed = true;
         true
     }
 
@@ -318,10 +361,6 @@ impl Cluster {
         let me = self.me();
         let source = me.master.map_or(me, |master| &self.nodes[master]);
         let own = &self.settings.address;
-        let mut flags = me.flags;
-        if self.settings.never_stands {
-            flags = flags.with(Flags::NO_FAILOVER);
-        }
         Header {
             sender: me.id,
             current_epoch: self.current_epoch,
@@ -330,7 +369,7 @@ impl Cluster {
             slots: Arc::clone(&source.slots),
             master: me.master.map(|master| self.nodes[master].id),
             address: own.clone(),
-            flags,
+            flags: me.flags,
             is_ok: self.is_ok,
             is_paused: matches!(self.manual, Some(Manual::Giving { .. })),
             is_forced: false,

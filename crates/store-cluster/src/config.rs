@@ -41,7 +41,7 @@ impl Cluster {
     pub fn config_text(&self) -> String {
         let mut text = String::new();
         for (index, node) in self.nodes.iter().filter(|(_, node)| !node.is_in_handshake()) {
-            self.write_line(&mut text, index, node);
+            self.write_line(&mut text, index, node, node.address.port);
             text.push('\n');
         }
         let (current, vote) = (self.current_epoch, self.last_vote_epoch);
@@ -49,10 +49,11 @@ impl Cluster {
         text
     }
 
-    /// The line of a node in CLUSTER NODES and nodes.conf, without its end.
-    pub fn write_line(&self, text: &mut String, index: NodeIndex, node: &Node) {
+    /// The line of a node in CLUSTER NODES and nodes.conf, without its end. `port` is the one for
+    /// clients that is told.
+    pub fn write_line(&self, text: &mut String, index: NodeIndex, node: &Node, port: u16) {
         let address = &node.address;
-        _ = write!(text, "{} {}:{}@{}", node.id, address.ip, address.port, address.bus_port);
+        _ = write!(text, "{} {}:{port}@{}", node.id, address.ip, address.bus_port);
         if let Some(hostname) = &node.hostname {
             _ = write!(text, ",{hostname}");
         }
@@ -115,6 +116,7 @@ impl Cluster {
         }
         (cluster.current_epoch, cluster.last_vote_epoch) = lines.epochs;
         cluster.restore_epoch();
+        cluster.mark_own_wish();
         Ok(cluster)
     }
 

@@ -111,7 +111,8 @@ impl Cluster {
         let settings = &self.settings;
         let Some(in_step_at) = self.data.in_step_at else { return false };
         let age = self.ms().saturating_sub(in_step_at);
-        let limit = settings.ping_period + settings.node_timeout * settings.validity_factor;
+        let timeouts = settings.node_timeout.saturating_mul(settings.validity_factor);
+        let limit = settings.ping_period.saturating_add(timeouts);
         settings.validity_factor == 0 || age.saturating_sub(settings.node_timeout) <= limit
     }
 

@@ -45,7 +45,7 @@ impl Cluster {
         self.nodes[index].reports.retain(|report| report.from != from);
     }
 
-    fn count_reports(&mut self, index: NodeIndex) -> usize {
+    pub(crate) fn count_reports(&mut self, index: NodeIndex) -> usize {
         let oldest = self.ms().saturating_sub(REPORT_TIMEOUTS * self.settings.node_timeout);
         if !self.breaks(Flaw::ReportsNeverExpire) {
             self.nodes[index].reports.retain(|report| report.at >= oldest);
@@ -137,6 +137,7 @@ impl Cluster {
             }
         }
         self.is_ok = is_ok;
+        self.are_routes_changed = true;
         self.log(Event::StateChanged { is_ok });
     }
 

@@ -7,6 +7,7 @@
 //!   operator's orders;
 //! - [`Output`]: what is to be done, in order;
 //! - [`Cluster::route`]: where a client's request belongs;
+//! - [`Migration`], [`Leaving`]: keys that move to another node;
 //! - [`Cluster::config_text`], [`Cluster::restore`]: nodes.conf.
 //!
 //! ```
@@ -29,8 +30,10 @@ mod failure;
 mod flaw;
 mod gossip;
 mod id;
+mod leaving;
 mod links;
 mod message;
+mod migration;
 mod node;
 mod nodes;
 mod output;
@@ -47,7 +50,9 @@ pub use config::ConfigError;
 #[cfg(feature = "flaws")]
 pub use flaw::Flaw;
 pub use id::NodeId;
+pub use leaving::Leaving;
 pub use message::{Address, Body, Flags, Gossip, Header, Message, Publication, Update};
+pub use migration::{Credentials, Loss, Migration, MigrationEnd, MigrationOrder, MigrationOutput};
 pub use node::{Dialled, LinkId, Node, NodeIndex};
 pub use nodes::{NODES_MAX, Nodes};
 pub use output::{Event, Output, Role};

@@ -49,7 +49,9 @@ pub enum Refusal {
     Ask {
         /// Which.
         slot: u16,
-        /// Where.
+        /// Whom to ask.
+        node: NodeIndex,
+        /// Where that is.
         address: Address,
     },
     /// Some of the keys have been moved.
@@ -58,7 +60,9 @@ pub enum Refusal {
     Moved {
         /// Which.
         slot: u16,
-        /// Where.
+        /// Whose it is.
+        node: NodeIndex,
+        /// Where that is.
         address: Address,
     },
 }
@@ -77,10 +81,10 @@ impl fmt::Display for Refusal {
             Refusal::TryAgain => {
                 f.write_str("TRYAGAIN Multiple keys request during rehashing of slot")
             }
-            Refusal::Ask { slot, address } => {
+            Refusal::Ask { slot, address, .. } => {
                 write!(f, "ASK {slot} {}:{}", address.ip, address.port)
             }
-            Refusal::Moved { slot, address } => {
+            Refusal::Moved { slot, address, .. } => {
                 write!(f, "MOVED {slot} {}:{}", address.ip, address.port)
             }
         }
@@ -95,6 +99,29 @@ impl Cluster {
             Some(refusal) => Verdict::Refused(refusal),
             None => Verdict::Here,
         }
+    }
+
+    /// Whether a slot is served here and by nobody else: no key of it can be on its way.
+    #[inline]
+    pub fn is_plainly_here(&self, slot: u16) -> bool {
+        self.is_ok
+            && self.owner(slot) == Some(self.me)
+            && self.migrating.is_empty()
+            && self.importing.is_empty()
+    }
+
+    /// Why a session may not wait for keys of `slot` here any longer. `reads_replica`: whether it
+    /// may read from a replica, and only reads.
+    pub fn refuse_waiting(&self, slot: u16, reads_replica: bool) -> Option<Refusal> {
+        if !self.is_ok {
+            return Some(Refusal::Down);
+        }
+        let Some(owner) = self.owner(slot) else { return Some(Refusal::SlotNotServed) };
+        let is_own_shard = self.me().master == Some(owner) && reads_replica;
+        if owner == self.me || is_own_shard || self.importing.contains_key(&slot) {
+            return None;
+        }
+        Some(Refusal::Moved { slot, node: owner, address: self.address_of(owner) })
     }
 
     fn refuse(
@@ -128,7 +155,7 @@ impl Cluster {
         if let Some(to) = migrating_to.filter(|_| missing > 0) {
             return Some(match present > 0 {
                 true => Refusal::TryAgain,
-                false => Refusal::Ask { slot, address: self.address_of(to) },
+                false => Refusal::Ask { slot, node: to, address: self.address_of(to) },
             });
         }
         if is_importing && request.is_asking {
@@ -159,7 +186,7 @@ impl Cluster {
         if owner == self.me || is_own_shard {
             return None;
         }
-        Some(Refusal::Moved { slot, address: self.address_of(owner) })
+        Some(Refusal::Moved { slot, node: owner, address: self.address_of(owner) })
     }
 
     fn address_of(&self, index: NodeIndex) -> Address {

@@ -128,6 +128,9 @@ pub mod flag {
     /// A sentinel has it, too. On a container, with all its subcommands.
     pub const SENTINEL: u32 = 1 << 29;
 
+    /// Moves keys of slots that are on their way, so it works in those.
+    pub const MOVES_KEYS: u32 = 1 << 30;
+
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[
         (WRITE, "write"),

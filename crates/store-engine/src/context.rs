@@ -142,6 +142,14 @@ impl Context<'_> {
         if number < self.db.database_count() { Ok(number) } else { Err(CommandError::DB_INDEX) }
     }
 
+    /// Fails with `text` where this server is a node of a cluster, which has one database.
+    pub fn refuse_in_cluster(&self, text: &'static str) -> CommandResult {
+        match self.server.cluster {
+            Some(_) => Err(CommandError::text(text)),
+            None => Ok(()),
+        }
+    }
+
     /// Selects a database for the session.
     pub fn select(&mut self, db: usize) {
         self.session.db = db;
@@ -157,7 +165,7 @@ impl Context<'_> {
 impl TimeoutReply {
     pub(crate) fn write(self, reply: &mut ReplyWriter) {
         match self {
-            TimeoutReply::Null => reply.null(),
+            TimeoutReply::Null | TimeoutReply::Driver(_) => reply.null(),
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Replicas(_) => reply.integer(0),
         }

@@ -1,6 +1,7 @@
 //! What a request causes besides its reply and its changes of keys: for the engine to do after it,
 //! or for the server to fetch.
 
+use crate::migration::{DecodeRequest, MigrateRequest};
 use crate::persistence::snapshot::SaveJob;
 use crate::replication::ReplicationRequest;
 use crate::sentinel::SentinelRequest;
@@ -79,6 +80,12 @@ pub enum ServerRequest {
     /// A session asks something of the sentinel. It waits as above, or until it is
     /// [asked again](crate::Engine::ask_again).
     Sentinel(SessionId, SentinelRequest),
+    /// MIGRATE. The session waits until
+    /// [`finish_migration`](crate::Engine::finish_migration).
+    Migrate(SessionId, Box<MigrateRequest>),
+    /// RESTORE of a large payload. The session waits until
+    /// [`finish_restore`](crate::Engine::finish_restore).
+    Decode(SessionId, Box<DecodeRequest>),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

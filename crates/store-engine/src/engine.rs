@@ -18,6 +18,7 @@ use crate::keyspace::changes::Unit;
 use crate::keyspace::{ExpiryTurn, Garbage, Keyspace, PrefetchHandle};
 use crate::latency::LatencyMonitor;
 use crate::measure::{TickWork, Unmeasured};
+use crate::migration::{self, Migrations};
 use crate::notifications;
 use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
@@ -105,6 +106,7 @@ impl Engine {
                 persistence: PersistenceStatus::default(),
                 replication: ReplicationFacts::default(),
                 sentinel: SentinelFacts::default(),
+                cluster: None,
                 platform,
                 base_memory: 0,
                 clients_memory: 0,
@@ -119,6 +121,7 @@ impl Engine {
                 pause: None,
                 holds_writes: false,
                 postponed: Vec::new(),
+                migrations: Migrations::default(),
                 saving: Saving::default(),
                 rate_meter: RateMeter::default(),
                 slow_log: SlowLog::default(),
@@ -132,6 +135,9 @@ impl Engine {
             unmeasured: Unmeasured::default(),
             expiry_at_ms: 0,
         };
+        if engine.state.config.settings().cluster.is_enabled {
+            engine.lay_out_by_slot();
+        }
         engine.state.saving.saved_at_ms = engine.state.identity.started_at_ms;
         engine.state.base_memory = size_of::<Self>() + size_of_val(engine.state.registry.rows());
         config::commands::apply_settings(&mut engine.keyspace, &mut engine.state);
@@ -313,8 +319,11 @@ impl Engine {
         gate::handle(&mut cx, request);
         const UNUSUAL_REPLY: u32 =
             session_flag::REPLY_OFF | session_flag::REPLY_SKIP | session_flag::REPLICA;
-        if cx.session.has(UNUSUAL_REPLY) {
-            drop_reply(&mut cx, request, reply_start);
+        if cx.session.has(UNUSUAL_REPLY | session_flag::ASKING) {
+            cx.session.end_asking();
+            if cx.session.has(UNUSUAL_REPLY) {
+                drop_reply(&mut cx, request, reply_start);
+            }
         }
         let blocked = cx.blocked.take();
         self.unmeasured.add((cx.ran && blocked.is_none()).then_some(cx.row));
@@ -418,6 +427,7 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
+        soon |= self.keyspace.empty_some();
         let mut work = TickWork::default();
         if self.state.eviction.is_under_way() {
             work.evicted = true;
@@ -483,7 +493,8 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
-        if self.keyspace.is_settling() || self.keyspace.has_dropped() {
+        let frees = self.keyspace.has_dropped() || self.keyspace.has_emptied_slots();
+        if self.keyspace.is_settling() || frees {
             return NextTick::Soon;
         }
         if self.state.eviction.is_under_way() {
@@ -708,6 +719,13 @@ impl Engine {
         }
     }
 
+    /// Delivers what was caused, if there is anything.
+    pub(crate) fn deliver_if_any(&mut self, origin: Option<SessionId>) {
+        if !self.is_quiet() {
+            self.deliver(origin);
+        }
+    }
+
     /// Until the stream is fed, nobody has what these sessions wrote.
     fn note_writers(&mut self, unit: &Unit) {
         for id in unit.origin.iter().chain(&unit.woken) {
@@ -777,6 +795,15 @@ impl Engine {
         }
     }
 
+    /// Whether what a session waits to do would change a key that is on its way elsewhere.
+    pub(crate) fn must_stay_blocked(&self, waiting: &Blocked) -> bool {
+        if self.state.gates & server_gate::LEAVING == 0 {
+            return false;
+        }
+        let command = self.state.registry.row(waiting.row).command;
+        migration::changes_leaving(&self.state, waiting.db, command, waiting.request.as_request())
+    }
+
     fn needs_key(&self, id: SessionId) -> bool {
         let session = self.state.sessions.get(id);
         session.and_then(|session| session.blocked.as_ref()).is_some_and(|wait| wait.needs_key)
@@ -792,6 +819,12 @@ impl Engine {
         let Some(waiting) = session.blocked.take() else {
             return self.state.sessions.put_back(session);
         };
+        if self.must_stay_blocked(&waiting) {
+            // It is looked at again when those keys are gone, or stay.
+            self.state.migrations.hold_waiting();
+            session.blocked = Some(waiting);
+            return self.state.sessions.put_back(session);
+        }
         let now_us = self.keyspace.now_us();
         self.keyspace.begin(now_us, db);
         let reply_start = session.output.position();

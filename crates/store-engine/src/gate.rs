@@ -1,13 +1,15 @@
 //! The gates every request passes, in order, and the running of what they admit.
 //!
 //! ```text
-//! lookup ► arity ► authentication ► MULTI ban ► ACL ► memory ► pub/sub context ► queue or run
+//! lookup ► arity ► authentication ► MULTI ban ► ACL ► route (in a cluster) ► memory ►
+//!    pub/sub context ► queue or run
 //! ```
 //! Commands never check any of this themselves.
 
 use store_resp::{OwnedRequest, Protocol, Request};
 
 use crate::acl;
+use crate::cluster::route;
 use crate::command::{Command, flag};
 use crate::commands;
 use crate::context::{Caller, Context, Propagate};
@@ -16,6 +18,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::eviction;
 use crate::keyspace::changes::Audience;
 use crate::measure;
+use crate::migration;
 use crate::notifications;
 use crate::persistence::load::LoadFailure;
 use crate::registry::RowId;
@@ -50,10 +53,23 @@ pub(crate) fn handle(cx: &mut Context<'_>, request: Request<'_>) {
         let text = format!("ERR wrong number of arguments for '{name}' command");
         return reject(cx, &CommandError::new(text));
     }
-    if cx.session.flags & session_flag::GATED == 0 && cx.server.gates == 0 {
+    if cx.session.flags & session_flag::GATED == 0 && is_open(cx, command, request) {
         return call(cx, request);
     }
     handle_gated(cx, request);
+}
+
+/// Whether no gate of the server has anything to check, or only whether a key is served here, and
+/// it is.
+#[inline]
+fn is_open(cx: &Context<'_>, command: &Command, request: Request<'_>) -> bool {
+    match (cx.server.gates, &cx.server.cluster) {
+        (0, _) => true,
+        (server_gate::CLUSTER, Some(cluster)) => {
+            !cx.db.has_emptied_slots() && route::is_plainly_here(cluster, command, request)
+        }
+        _ => false,
+    }
 }
 
 /// The row of a name. Files know commands by the names of the table, whatever `rename-command`
@@ -77,7 +93,15 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
         return handle_loaded(cx, request);
     }
     let demands = RequestFlags::of(cx, request);
-    if let Err(error) = admit(cx, request, demands) {
+    if let Err(error) = admit_user(cx, request) {
+        return reject(cx, &error);
+    }
+    if cx.server.gates & server_gate::CLUSTER != 0
+        && let Err(error) = route::check(cx, request, demands.writes())
+    {
+        return redirect(cx, &error);
+    }
+    if let Err(error) = admit(cx, demands) {
         return reject(cx, &error);
     }
     const HOLDS: u32 = server_gate::PAUSED | server_gate::BUSY_SCRIPT;
@@ -86,6 +110,9 @@ fn handle_gated(cx: &mut Context<'_>, request: Request<'_>) {
     }
     if is_queued(cx) {
         return queue(cx, request, demands.own);
+    }
+    if cx.server.gates & server_gate::LEAVING != 0 && migration::must_wait(cx, request) {
+        return postpone(cx, request);
     }
     let reply_start = cx.reply.len();
     call(cx, request);
@@ -191,7 +218,8 @@ fn postpone(cx: &mut Context<'_>, request: Request<'_>) {
     cx.server.postponed.push(cx.session.id);
 }
 
-fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> CommandResult {
+/// Whether the user may do this at all.
+fn admit_user(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let command = cx.server.registry.row(cx.row).command;
     if cx.session.has(session_flag::NEEDS_AUTH) && !command.has(flag::NO_AUTH) {
         return Err(CommandError::text("NOAUTH Authentication required."));
@@ -202,6 +230,12 @@ fn admit(cx: &mut Context<'_>, request: Request<'_>, demands: RequestFlags) -> C
     if cx.session.has(session_flag::RESTRICTED) {
         acl::check(cx, request)?;
     }
+    Ok(())
+}
+
+/// Whether the server may do it now.
+fn admit(cx: &mut Context<'_>, demands: RequestFlags) -> CommandResult {
+    let command = cx.server.registry.row(cx.row).command;
     if cx.server.gates & server_gate::BUSY_SCRIPT != 0 {
         // No key may go for memory while a script relies on it.
         scripting::commands::check_busy(cx, command)?;
@@ -430,6 +464,21 @@ pub(crate) fn call_queued(cx: &mut Context<'_>, row: RowId, request: Request<'_>
 fn reject(cx: &mut Context<'_>, error: &CommandError) {
     cx.server.registry.stats_mut(cx.row).rejected += 1;
     refuse(cx, error);
+}
+
+/// Another node serves the request: the transaction around it, if any, is broken, and at EXEC it is
+/// over. The client is to read where that is, whatever it asked for.
+#[cold]
+fn redirect(cx: &mut Context<'_>, error: &CommandError) {
+    let row = cx.row;
+    cx.server.registry.stats_mut(row).rejected += 1;
+    match cx.server.registry.row(row).command.has(flag::RUNS_QUEUED) {
+        true => _ = commands::end_transaction(cx.db, cx.session),
+        false if cx.in_multi() => cx.session.flags |= session_flag::MULTI_BROKEN,
+        false => {}
+    }
+    cx.server.stats.count_error(error.code());
+    cx.reply.error(error.as_bytes());
 }
 
 fn refuse(cx: &mut Context<'_>, error: &CommandError) {

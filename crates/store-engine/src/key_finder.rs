@@ -26,6 +26,23 @@ pub fn keys_of(command: &Command, request: Request<'_>) -> Option<Vec<FoundKey>>
     Some(keys)
 }
 
+/// The arguments whose slots decide where a request belongs, appended: keys, or channels that only
+/// look like keys. Those of a request that makes no sense are none: it is refused where it runs.
+pub(crate) fn slot_keys_of<'r>(command: &Command, request: Request<'r>, slots: &mut Vec<&'r [u8]>) {
+    let mut found = Vec::new();
+    let is_channel = |spec: &KeySpec| spec.access & access::NOT_KEY != 0;
+    if command.keys.iter().any(is_channel) {
+        for spec in command.keys {
+            if find(spec, request, &mut found).is_none() {
+                return;
+            }
+        }
+    } else {
+        found = keys_of(command, request).unwrap_or_default();
+    }
+    slots.extend(found.iter().filter_map(|key| request.get(key.arg)));
+}
+
 /// The keys that the specifications find. Where a command has options, what looks like one may be
 /// the value of another, so those commands find their keys themselves.
 pub(crate) fn by_specs(specs: &[KeySpec], request: Request<'_>) -> Option<Vec<FoundKey>> {

@@ -86,14 +86,17 @@ mod state;
 
 // The functions. What keeps more than keys has its commands beside that.
 mod acl;
+mod cluster;
 mod commands;
 mod config;
 mod latency;
+mod migration;
 mod persistence;
 mod pubsub;
 mod replication;
 mod scripting;
 mod sentinel;
+mod slots;
 mod slow_log;
 mod tracking;
 
@@ -107,16 +110,18 @@ mod platform;
 pub const REDIS_VERSION: &str = "7.0.15";
 
 pub use busy::{Busy, BusyDecision, BusyHandler, NoBusyHandler};
+pub use cluster::{BusLink, ClusterState, MessageCounts};
 pub use command::{
     Arity, Begin, Channels, Command, Deprecated, Find, FindAccess, FindKeys, FindScriptFlags,
     FindSecrets, Group, HistoryEntry, KeySpec, Run, TellBehind, access, category, flag,
 };
 pub use config::{
-    AppendSettings, ClientAuth, ClientSettings, Config, ConfigError, Include, Kind, ListenSettings,
-    LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings,
-    ReplicaSettings, SETTINGS, Setting, SettingDifference, Settings, ShutdownOptions,
-    SnapshotSettings, Supervision, SystemLogSettings, TlsSettings, argument_lines, name_matches,
-    parse_arguments, parse_arguments_including, parse_file, parse_file_including, rewrite_file,
+    AnnounceSettings, AppendSettings, ClientAuth, ClientSettings, ClusterSettings, Config,
+    ConfigError, EndpointType, Include, Kind, ListenSettings, LogSettings, OomMode, OomSettings,
+    OutputLimit, OutputLimits, Permission, ProcessSettings, ReplicaSettings, SETTINGS, Setting,
+    SettingDifference, Settings, ShutdownOptions, SnapshotSettings, Supervision, SystemLogSettings,
+    TlsSettings, argument_lines, name_matches, parse_arguments, parse_arguments_including,
+    parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, ServerRequest, Unblock};
@@ -135,6 +140,9 @@ pub use keyspace::{
     SnapshotTurn, StringRef, Value, ValueMut, ValueRef, WaitingKeys, Watches,
 };
 pub use latency::{EventSamples, Histogram, LatencyMonitor};
+pub use migration::{
+    DecodeRequest, DecodedValue, LeavingPayload, LeavingValue, MigrateRequest, Migrations,
+};
 pub use persistence::aside::{Aside, AsideData};
 pub use persistence::load::LoadFailure;
 pub use persistence::snapshot::{

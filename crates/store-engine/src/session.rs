@@ -81,6 +81,13 @@ pub mod session_flag {
     /// A replica: PSYNC or SYNC was accepted. It gets the stream, and no replies.
     pub const REPLICA: u32 = 1 << 21;
 
+    /// ASKING: the next request may use a slot that is being imported.
+    pub const ASKING: u32 = 1 << 23;
+    /// ASKING was just said; goes with it.
+    pub const ASKED_NOW: u32 = 1 << 24;
+    /// READONLY: reads from a replica are fine.
+    pub const READS_REPLICA: u32 = 1 << 25;
+
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH
         | RESTRICTED
@@ -96,6 +103,7 @@ pub mod session_flag {
         | REPLICA
         | TRACKING
         | NO_TOUCH
+        | ASKING
         | PRIMARY_LINK;
 }
 
@@ -175,6 +183,9 @@ pub enum TimeoutReply {
     /// How many replicas have confirmed what the session wrote. The number of the wait tells an
     /// answer to this one from a late answer to an earlier one.
     Replicas(u64),
+    /// Null. The driver does something for the session; the number tells an answer to this wait
+    /// from a late answer to an earlier one.
+    Driver(u64),
 }
 
 /// Why and until when a session waits.
@@ -228,6 +239,8 @@ pub struct Origin {
     pub is_local: bool,
     /// Whether it came over a unix socket or inside the process.
     pub is_unix: bool,
+    /// Whether it speaks TLS.
+    pub is_encrypted: bool,
 }
 
 /// Bytes of a request.
@@ -321,6 +334,16 @@ impl Session {
         let buffers = self.output.memory() + self.orphaned_bytes + self.query_capacity;
         let held = queued + waiting + listened + tracked + self.watched.bytes;
         size_of::<Self>() + buffers + names + held
+    }
+
+    /// ASKING holds for the request behind it, or until the end of the transaction that begins with
+    /// that.
+    pub(crate) fn end_asking(&mut self) {
+        if self.has(session_flag::ASKED_NOW) {
+            self.flags &= !session_flag::ASKED_NOW;
+        } else if !self.has(session_flag::IN_MULTI | session_flag::POSTPONED) {
+            self.flags &= !session_flag::ASKING;
+        }
     }
 
     /// A watched key is gone or another one, though no command changed it. That counts unless it

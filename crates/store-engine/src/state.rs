@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use store_types::Limits;
 
 use crate::acl::Acl;
+use crate::cluster::ClusterState;
 use crate::config::Config;
 use crate::effects::Effects;
 use crate::eviction::Eviction;
 use crate::latency::LatencyMonitor;
+use crate::migration::Migrations;
 use crate::persistence::PersistenceStatus;
 use crate::persistence::snapshot::Saving;
 use crate::platform::Platform;
@@ -49,6 +51,10 @@ pub mod server_gate {
     pub const READ_ONLY: u32 = 1 << 10;
     /// The primary's stream is not followed, and `replica-serve-stale-data` is off.
     pub const STALE: u32 = 1 << 11;
+    /// Keys are on their way to another server.
+    pub const LEAVING: u32 = 1 << 14;
+    /// This is a node of a cluster: requests belong to the node that serves their keys.
+    pub const CLUSTER: u32 = 1 << 13;
     /// A script was ended in the middle of its writes, for the server ends: half of it is in
     /// memory, and nothing may be made of that.
     pub const TORN: u32 = 1 << 9;
@@ -174,6 +180,8 @@ pub struct ServerState {
     pub replication: ReplicationFacts,
     /// What the driver tells of a sentinel.
     pub sentinel: SentinelFacts,
+    /// The node of a cluster that this server is, if it is one.
+    pub cluster: Option<Box<ClusterState>>,
     /// The driver, for what it alone can do.
     pub platform: Box<dyn Platform>,
     /// Bytes in use before the first key.
@@ -202,6 +210,8 @@ pub struct ServerState {
     pub holds_writes: bool,
     /// Sessions that wait for its end.
     pub postponed: Vec<SessionId>,
+    /// Keys that move to other servers.
+    pub migrations: Migrations,
     /// Snapshots to files.
     pub saving: Saving,
     /// How much happens per second.
@@ -235,6 +245,21 @@ impl ServerState {
     /// Whether anything is held back, so that nothing may change by itself.
     pub fn is_paused(&self) -> bool {
         self.pause.is_some() || self.holds_writes
+    }
+
+    /// Bytes that connections to other nodes hold.
+    pub(crate) fn cluster_memory(&self) -> usize {
+        let links = self.cluster.iter().flat_map(|cluster| &cluster.links);
+        links.map(|link| link.allocated).sum()
+    }
+
+    /// What kind of server it is, as INFO and HELLO tell.
+    pub fn mode(&self) -> &'static str {
+        match (self.identity.is_sentinel, &self.cluster) {
+            (true, _) => "sentinel",
+            (false, Some(_)) => "cluster",
+            (false, None) => "standalone",
+        }
     }
 
     /// Whether clients have to log in.

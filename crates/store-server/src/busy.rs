@@ -16,8 +16,10 @@ use crate::acceptor::{Acceptor, Admission, LISTENER_BASE};
 use crate::client::{Client, CloseState, ReadOutcome};
 use crate::clients::Clients;
 use crate::clock::{Clock, Running};
+use crate::cluster::Written as NodesWritten;
 use crate::event_loop::{EVENTS_MAX, Message, WAKER};
-use crate::peers::{PEER_BASE, Peers};
+use crate::migration::MigrationDriver;
+use crate::peers::{BUS_BASE, Peers};
 use crate::persistence::Persistence;
 use crate::replication::ReplicationDriver;
 use crate::server::StopSignal;
@@ -39,7 +41,10 @@ pub(crate) struct BusyLoop<'a> {
     /// Other servers: the loop looks at their sockets afterwards.
     pub(crate) peers: &'a mut Peers,
     pub(crate) running: Running,
+    pub(crate) migrations: &'a mut MigrationDriver,
     pub(crate) replication: &'a mut ReplicationDriver,
+    /// What became of nodes.conf, for the loop to hear of.
+    pub(crate) nodes_written: &'a mut Vec<NodesWritten>,
     /// Whether replies may leave: what they promise is durable.
     pub(crate) may_write: bool,
     pub(crate) is_stopping: &'a mut bool,
@@ -79,7 +84,7 @@ impl BusyHandler for BusyLoop<'_> {
             for event in &scratch.events {
                 match event.token() {
                     WAKER => self.take_messages(busy),
-                    Token(index) if index >= PEER_BASE => {}
+                    Token(index) if index >= BUS_BASE => {}
                     Token(index) if index >= LISTENER_BASE => {
                         self.admit(busy, |acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
                     }
@@ -126,6 +131,8 @@ impl BusyLoop<'_> {
                 Message::Payload(event) => self.replication.link.events.push(event),
                 // A sentinel runs no scripts of clients.
                 Message::SentinelFile(_) => {}
+                Message::Value(done) => self.migrations.done.push(done),
+                Message::NodesFile(written) => self.nodes_written.push(written),
                 Message::Attach(stream) => {
                     self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }

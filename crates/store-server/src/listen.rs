@@ -97,6 +97,7 @@ impl Listener {
                 let origin = origin(&stream, peer);
                 match self.address {
                     ListenAddress::Tls(_) => {
+                        let origin = Origin { is_encrypted: true, ..origin };
                         Ok((Stream::Tls(Box::new(tls.receive(stream)?)), origin))
                     }
                     _ => Ok((Stream::Tcp(stream), origin)),
@@ -114,6 +115,7 @@ impl Listener {
                     descriptor: i64::from(stream.as_raw_fd()),
                     is_local: true,
                     is_unix: true,
+                    is_encrypted: false,
                 };
                 Ok((Stream::Unix(stream), origin))
             }
@@ -152,6 +154,7 @@ fn origin(stream: &TcpStream, peer: SocketAddr) -> Origin {
         descriptor: i64::from(stream.as_raw_fd()),
         is_local: peer.ip().to_canonical().is_loopback(),
         is_unix: false,
+        is_encrypted: false,
     }
 }
 

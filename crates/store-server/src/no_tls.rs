@@ -37,14 +37,13 @@ pub(crate) struct TlsDialer;
 impl TlsDialer {
     pub(crate) fn load(&self, config: &Config) -> Result<(), TlsError> {
         let reason = "this program was built without TLS: build store-server with feature tls";
-        match config.settings().tls.encrypts_replication {
-            true => Err(TlsError { setting: "tls-replication", reason: reason.to_owned() }),
-            false => Ok(()),
-        }
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        false
+        let tls = &config.settings().tls;
+        let setting = match (tls.encrypts_replication, tls.encrypts_bus) {
+            (true, _) => "tls-replication",
+            (false, true) => "tls-cluster",
+            (false, false) => return Ok(()),
+        };
+        Err(TlsError { setting, reason: reason.to_owned() })
     }
 
     pub(crate) fn dial(&self, _: TcpStream) -> io::Result<TlsStream> {

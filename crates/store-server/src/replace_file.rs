@@ -15,11 +15,21 @@ const NEW_MODE: u32 = 0o600;
 ///
 /// Fails, and leaves nothing behind, when the system does.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_file_by(path, bytes, |_| Ok(())).map(drop)
+}
+
+/// The same with a new file that is prepared before it gets its name, and returned.
+pub(crate) fn replace_file_by(
+    path: &Path,
+    bytes: &[u8],
+    prepare: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<File> {
     let target = match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
         target => target?,
     };
     let beside = Beside::create(&target)?;
+    prepare(&beside.file)?;
     (&beside.file).write_all(bytes)?;
     if let Ok(old) = fs::metadata(&target) {
         // Who may not give a file away writes it in its own name, as an editor does.
@@ -28,7 +38,8 @@ pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     beside.file.sync_all()?;
     fs::rename(&beside.path, &target)?;
-    File::open(folder_of(&target))?.sync_all()
+    File::open(folder_of(&target))?.sync_all()?;
+    beside.file.try_clone()
 }
 
 /// The new file while it has no name of its own. Dropped, it vanishes.

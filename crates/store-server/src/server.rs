@@ -10,13 +10,14 @@ use std::thread::JoinHandle;
 
 use mio::{Poll, Waker};
 use store_engine::{
-    Config, ConfigError, Engine, Identity, LogLevel, ShutdownOptions, parse_arguments,
+    ClusterState, Config, ConfigError, Engine, Identity, LogLevel, ShutdownOptions, parse_arguments,
 };
 use store_persist::disk::Disk;
 use store_sentinel::Configuration;
 
 use crate::allocator::{Allocator, SystemAllocator};
-use crate::clock::Clock;
+use crate::clock::{Clock, Running};
+use crate::cluster::{self, ClusterStart};
 use crate::event_loop::{EventLoop, Message, Shared, WAKER};
 use crate::listen::{ListenError, Listener, listen_unix};
 use crate::persistence::snapshot::{Generations, remove_leftovers};
@@ -45,6 +46,9 @@ pub enum StartError {
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The server cannot be a node of a cluster.
+    #[error("{0}")]
+    Cluster(String),
     /// The data cannot be loaded, or its files not written.
     #[error("{0}")]
     Data(String),
@@ -230,6 +234,29 @@ impl ServerBuilder {
         Ports { tcp: self.tcp.port(listen.port), tls: self.tls.port(listen.tls_port) }
     }
 
+    fn identity(&mut self, ports: Ports, history: History) -> Identity {
+        Identity {
+            tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
+            config_file: std::mem::take(&mut self.config_file),
+            is_sentinel: self.sentinel.is_some(),
+            history_complete: history.is_complete(),
+            ..identity_of_process()
+        }
+    }
+
+    /// The node of a cluster that the server is to be, if it is.
+    fn prepare_node(
+        &self,
+        sockets: &Sockets,
+        running: &Running,
+    ) -> Result<Option<(ClusterStart, ClusterState)>, StartError> {
+        if !self.config.settings().cluster.is_enabled || self.sentinel.is_some() {
+            return Ok(None);
+        }
+        let is_any = self.tcp == PortChoice::Any || self.tls == PortChoice::Any;
+        cluster::prepare(&self.config, sockets, is_any, running).map(Some)
+    }
+
     /// Listens, starts the server's thread, and returns once data is loaded. Clients that connect
     /// earlier are told to wait.
     ///
@@ -239,7 +266,7 @@ impl ServerBuilder {
             return Err(error.into());
         }
         let wanted = self.wanted_ports();
-        let folders = self.folders;
+        let folders = self.folders.clone();
         own_folders(&folders, &self.config).map_err(StartError::Data)?;
         let sockets = Sockets::default();
         let mut listeners = sockets.open(&self.config, wanted)?;
@@ -247,15 +274,11 @@ impl ServerBuilder {
         if let Some(path) = &self.unix_socket {
             listeners.push(listen_unix(&self.config, path)?);
         }
+        let running = Running::begin();
+        let node = self.prepare_node(&sockets, &running)?;
         let history = history_of(self.is_vouched_for, &listeners);
+        let identity = self.identity(ports, history);
         (self.on_listening)(ports.tcp.or(ports.tls));
-        let identity = Identity {
-            tcp_port: ports.tcp.or(ports.tls).unwrap_or(0),
-            config_file: self.config_file,
-            is_sentinel: self.sentinel.is_some(),
-            history_complete: history.is_complete(),
-            ..identity_of_process()
-        };
         let seed = self.seed.map_or_else(random_seed, Ok)?;
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -268,15 +291,18 @@ impl ServerBuilder {
         let mailbox = Mailbox { messages: messages.clone(), waker: Arc::clone(&waker) };
         let files = mailbox.clone();
         let persistence = Persistence::new(disk.clone(), folders, &self.config, files, history);
-        let loader = match self.reads_files || persists(&self.config) {
-            true => Some(Loader::find(disk, &self.config).map_err(StartError::Data)?),
-            false => None,
-        };
+        let has_files = self.reads_files || persists(&self.config);
+        let loader = has_files.then(|| Loader::find(disk, &self.config)).transpose();
+        let loader = loader.map_err(StartError::Data)?;
         let mut engine = Engine::new(self.config, identity, seed, Box::new(process));
         if let Some(digests) = &self.known_scripts {
             engine.allow_only_scripts(digests.iter().map(String::as_str));
         }
         engine.load_acl_file().map_err(StartError::Acl)?;
+        let node = node.map(|(start, state)| {
+            engine.join_cluster(state);
+            start
+        });
         let is_forced = Arc::new(AtomicBool::new(false));
         let shared = Shared {
             sockets,
@@ -288,6 +314,9 @@ impl ServerBuilder {
         };
         let mut event_loop =
             EventLoop::new(poll, engine, listeners, received, self.log, persistence, shared)?;
+        if let Some(start) = node {
+            event_loop.drive_cluster(start, running);
+        }
         if let Some(start) = self.sentinel {
             event_loop.watch_as(start)?;
         }

@@ -49,7 +49,7 @@ impl Sockets {
     /// Listens for the first time.
     pub(crate) fn open(&self, config: &Config, ports: Ports) -> Result<Vec<Listener>, OpenError> {
         let change = listen(config, ports, &[])?;
-        if ports.tls.is_some() {
+        if ports.tls.is_some() || config.settings().tls.encrypts_bus {
             self.tls.load(config)?;
         }
         self.dialer.load(config)?;

@@ -1,26 +1,10 @@
-//! Where a server is, as another one tells it.
+//! Several servers as they are written in an address.
 
 use std::fmt;
 
-use super::text::cleaned;
+pub(crate) use store_client::cluster::Node;
 
-/// A server as sentinels or other servers name it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Node {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-}
-
-impl fmt::Display for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", cleaned(&self.host), self.port),
-            false => write!(f, "{}:{}", cleaned(&self.host), self.port),
-        }
-    }
-}
-
-/// Several of them as they stand in an address.
+/// Servers, separated by commas.
 pub(crate) struct Nodes<'a>(pub(crate) &'a [Node]);
 
 impl fmt::Display for Nodes<'_> {

@@ -61,6 +61,16 @@ impl ClusterGroup {
         Self::start_on(&vec![Host::loopback(); 2 * Self::MASTERS], wish)
     }
 
+    /// The same with a program for each of the six nodes, so that a cluster can be mixed.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start, or there are not six of them.
+    #[must_use]
+    pub fn start_of(programs: &[ServerProgram]) -> Self {
+        let node = |program: &ServerProgram| builder().program(program.clone());
+        Self::start_each(programs.iter().map(node))
+    }
+
     /// The same with a node on each of six hosts.
     ///
     /// # Panics
@@ -70,8 +80,12 @@ impl ClusterGroup {
         hosts: &[Host],
         wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
-        assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
-        let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
+        Self::start_each(hosts.iter().map(|host| wish(builder().on(host))))
+    }
+
+    fn start_each(nodes: impl Iterator<Item = RedisServerBuilder>) -> Self {
+        let nodes: Vec<_> = nodes.map(Node::start).collect();
+        assert_eq!(nodes.len(), 2 * Self::MASTERS, "three masters with a replica each");
         let mut group = ClusterGroup { nodes, timeout: FIRST_TIMEOUT };
         // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();
@@ -412,7 +426,7 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 fn builder() -> RedisServerBuilder {
     let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
-    // Always the real thing: our own store is no node of a cluster yet.
+    // The real thing, unless a test names another program for a node.
     RedisServer::builder().program(ServerProgram::redis()).replicated().args([
         "--cluster-enabled",
         "yes",

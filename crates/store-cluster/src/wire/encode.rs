@@ -61,7 +61,8 @@ fn message_flags(header: &Header, is_extended: bool) -> u8 {
         | flag(is_extended, MFLAG_EXTENSIONS)
 }
 
-fn kind_of(body: &Body) -> u16 {
+/// The number of a message's kind on the wire.
+pub fn kind_of(body: &Body) -> u16 {
     match body {
         Body::Ping(_) => kind::PING,
         Body::Pong(_) => kind::PONG,

@@ -7,7 +7,7 @@ mod decode;
 mod encode;
 
 pub use decode::{DecodeError, LinkError, decode, packet_len};
-pub use encode::encode;
+pub use encode::{encode, kind_of};
 
 /// How every packet begins.
 const MAGIC: &[u8; 4] = b"RCmb";
@@ -29,6 +29,21 @@ pub const HOSTNAME_MAX: usize = 255;
 const MFLAG_PAUSED: u8 = 1;
 const MFLAG_FORCED: u8 = 2;
 const MFLAG_EXTENSIONS: u8 = 4;
+
+/// How CLUSTER INFO calls the kinds of packets, by their numbers.
+pub const KIND_NAMES: [&str; 11] = [
+    "ping",
+    "pong",
+    "meet",
+    "fail",
+    "publish",
+    "auth-req",
+    "auth-ack",
+    "update",
+    "mfstart",
+    "module",
+    "publishshard",
+];
 
 /// Numbers of the kinds of packets.
 mod kind {

@@ -92,6 +92,9 @@ fn echo(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn select(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if integer32(request.arg(1)).is_ok_and(|db| db != 0) {
+        cx.refuse_in_cluster("ERR SELECT is not allowed in cluster mode")?;
+    }
     let db = cx.database(request.arg(1))?;
     cx.select(db);
     cx.reply.ok();
@@ -195,10 +198,10 @@ fn greet(cx: &mut Context<'_>) {
     reply.bulk(b"id");
     reply.integer(cx.session.id.number as i64);
     reply.bulk(b"mode");
-    reply.bulk(if is_sentinel { b"sentinel" } else { b"standalone" });
+    reply.bulk(cx.server.mode().as_bytes());
     if !is_sentinel {
         reply.bulk(b"role");
-        reply.bulk(b"master");
+        reply.bulk(if cx.server.replication.link.is_some() { b"replica" } else { b"master" });
     }
     reply.bulk(b"modules");
     reply.array(0);

@@ -1,13 +1,12 @@
-//! Values as payloads: DUMP, RESTORE, and MIGRATE as far as one server can answer it.
+//! Values as payloads: DUMP, RESTORE and the row of MIGRATE.
 
-use store_types::dump::{self as format, RestoreError, Value as Loaded};
+use store_types::dump::{self as format, Value as Loaded};
 use store_types::lzf::Compressor;
 
 use super::prelude::*;
-use super::secrets;
 use super::strings::stored;
-use crate::key_finder::FoundKey;
 use crate::keyspace::{Data, Expiry, NewValue, Value, saved};
+use crate::migration::commands::{decoded, migrate, migrate_passwords, migrated_keys};
 
 const RESTORE_KEYS: &[KeySpec] = &[KeySpec::one(1, OW | UPDATE)];
 const MIGRATE_KEYS: &[KeySpec] = &[
@@ -35,7 +34,7 @@ pub(super) const TABLE: &[Command] = &[
         .keys_found_by(migrated_keys)
         .categories(CATEGORIES)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.6.0", "O(N)", "Checks its arguments; moves nothing anywhere.")
+        .docs(Group::Generic, "2.6.0", "O(N)", "Moves keys to another server.")
         .arguments(
             "host#s port#i key_or_empty_string#o(key#k@0 empty_string#t=) \
              destination-db#i timeout#i ?copy#t=COPY^3.0.0 ?replace#t=REPLACE^3.0.0 \
@@ -131,11 +130,7 @@ fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(CommandError::text("ERR Invalid TTL value, must be >= 0"));
     }
     // Nothing is touched before the whole payload has been found to be sound.
-    let restore = match cx.server.debug.skips_checksums {
-        true => format::restore_unsummed,
-        false => format::restore,
-    };
-    let value = restore(request.arg(3), &cx.server.limits).map_err(refusal)?;
+    let Some(value) = decoded(cx, request)? else { return Ok(()) };
     let base = if options.is_absolute { 0 } else { cx.db.now_ms() as i64 };
     let ends_at = (ttl != 0).then(|| ttl.wrapping_add(base));
     let ends_at = ends_at.map(|at| u64::try_from(at).unwrap_or(0));
@@ -161,15 +156,6 @@ fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     Ok(())
 }
 
-fn refusal(error: RestoreError) -> CommandError {
-    match error {
-        RestoreError::Footer => {
-            CommandError::text("ERR DUMP payload version or checksum are wrong")
-        }
-        RestoreError::Data(_) => CommandError::text("ERR Bad data format"),
-    }
-}
-
 fn insert(cx: &mut Context<'_>, key: &[u8], value: Loaded, ends_at: Option<u64>) {
     let expiry = ends_at.map_or(Expiry::Clear, Expiry::At);
     let data = match value {
@@ -181,58 +167,4 @@ fn insert(cx: &mut Context<'_>, key: &[u8], value: Loaded, ends_at: Option<u64>)
         Loaded::Stream(stream) => Data::Stream(stream),
     };
     cx.db.set(key, NewValue::Object(Box::new(Value::new(data))), expiry);
-}
-
-/// Where MIGRATE names its keys: behind KEYS, if the argument for one key is empty.
-fn migrated_keys(request: Request<'_>) -> Option<Vec<FoundKey>> {
-    let key = |arg| FoundKey { arg, access: RW | ACCESS | DELETE };
-    let mut at = 6;
-    while let Some(word) = request.get(at) {
-        at += match word {
-            _ if is_word(word, "KEYS") && request.arg(3).is_empty() => {
-                return Some((at + 1..request.len()).map(key).collect());
-            }
-            _ if is_word(word, "KEYS") => return None,
-            _ if is_word(word, "AUTH") => 2,
-            _ if is_word(word, "AUTH2") => 3,
-            _ => 1,
-        };
-    }
-    Some(vec![key(3)])
-}
-
-fn migrate_passwords(request: Request<'_>) -> Vec<usize> {
-    secrets::behind(request, "AUTH", 1).chain(secrets::behind(request, "AUTH2", 2)).collect()
-}
-
-/// Says what Redis says up to the point where it would connect. The engine does no I/O, and
-/// moving keys between the slots of a cluster is not its business.
-fn migrate(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
-    let mut at = 6;
-    while let Some(word) = request.get(at) {
-        let left = request.len() - at - 1;
-        at += match word {
-            _ if is_word(word, "COPY") || is_word(word, "REPLACE") => 1,
-            _ if is_word(word, "AUTH") && left >= 1 => 2,
-            _ if is_word(word, "AUTH2") && left >= 2 => 3,
-            _ if is_word(word, "KEYS") && request.arg(3).is_empty() => break,
-            _ if is_word(word, "KEYS") => {
-                return Err(CommandError::text(
-                    "ERR When using MIGRATE KEYS option, the key argument must be set to the \
-                     empty string",
-                ));
-            }
-            _ => return Err(CommandError::SYNTAX),
-        };
-    }
-    integer(request.arg(5))?;
-    integer(request.arg(4))?;
-    let keys = migrated_keys(request).unwrap_or_default();
-    if !keys.iter().any(|key| cx.db.read(request.arg(key.arg)).is_some()) {
-        cx.reply.simple("NOKEY");
-        return Ok(());
-    }
-    Err(CommandError::text(
-        "IOERR this server connects to no other: move keys with DUMP and RESTORE",
-    ))
 }

@@ -191,7 +191,7 @@ fn server(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "redis_git_sha1" => "00000000",
         "redis_git_dirty" => 0,
         "redis_build_id" => "0",
-        "redis_mode" => if identity.is_sentinel { "sentinel" } else { "standalone" },
+        "redis_mode" => cx.server.mode(),
         "tenure_version" => env!("CARGO_PKG_VERSION"),
         "tenure_incarnation" => identity.incarnation,
         "tenure_incarnation_seconds" => of_incarnation,
@@ -228,7 +228,7 @@ fn clients(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     let input = sessions().map(|session| session.query_capacity);
     facts!(text,
         "connected_clients" => cx.server.sessions.count() - leaving.count(),
-        "cluster_connections" => 0,
+        "cluster_connections" => cx.server.cluster.as_ref().map_or(0, |it| it.links.len()),
         "maxclients" => cx.server.config.settings().clients.count_max,
         "client_recent_max_input_buffer" => input.max().unwrap_or(0),
         "client_recent_max_output_buffer" => unread.max().unwrap_or(0),
@@ -293,7 +293,7 @@ fn memory(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
         "mem_total_replication_buffers" => account.backlog + account.unread,
         "mem_clients_slaves" => account.unread,
         "mem_clients_normal" => account.clients,
-        "mem_cluster_links" => 0,
+        "mem_cluster_links" => cx.server.cluster_memory(),
         "mem_aof_buffer" => account.file_buffer,
         "mem_allocator" => cx.server.platform.allocator_name(),
         "active_defrag_running" => 0,
@@ -511,8 +511,8 @@ fn latencystats(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn cluster(_: &Context<'_>, text: &mut String) -> std::fmt::Result {
-    facts!(text, "cluster_enabled" => 0,);
+fn cluster(cx: &Context<'_>, text: &mut String) -> std::fmt::Result {
+    facts!(text, "cluster_enabled" => u8::from(cx.server.cluster.is_some()),);
     Ok(())
 }
 

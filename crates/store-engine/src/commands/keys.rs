@@ -189,6 +189,7 @@ fn move_to(cx: &mut Context<'_>, from: &[u8], to: &[u8]) -> CommandResult {
 }
 
 fn move_key(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.refuse_in_cluster("ERR MOVE is not allowed in cluster mode")?;
     let (key, from) = (request.arg(1), cx.db.selected());
     let to = cx.database(request.arg(2))?;
     if from == to {
@@ -234,6 +235,9 @@ fn copy(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
             return Err(CommandError::SYNTAX);
         }
         at += 1;
+    }
+    if from != 0 || to != 0 {
+        cx.refuse_in_cluster("ERR Copying to another database is not allowed in cluster mode")?;
     }
     if from == to && source == target {
         return Err(CommandError::text("ERR source and destination objects are the same"));
@@ -322,6 +326,7 @@ fn flush_option(cx: &Context<'_>, request: Request<'_>) -> Result<Freeing, Comma
 }
 
 fn swapdb(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.refuse_in_cluster("ERR SWAPDB is not allowed in cluster mode")?;
     let number = |arg, text| {
         let number = store_resp::parse_integer(arg).filter(|n| i32::try_from(*n).is_ok());
         number.ok_or(CommandError::text(text))

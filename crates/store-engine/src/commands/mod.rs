@@ -2,7 +2,6 @@
 
 mod bits;
 pub(crate) mod client;
-mod cluster;
 mod collection;
 mod command_info;
 mod connection;
@@ -39,12 +38,12 @@ use crate::keyspace::Keyspace;
 use crate::session::Session;
 use crate::state::ServerState;
 use crate::{
-    acl, config, latency, persistence, pubsub, replication, scripting, slow_log, tracking,
+    acl, cluster, config, latency, persistence, pubsub, replication, scripting, slow_log, tracking,
 };
 #[cfg(test)]
 pub(crate) use docs::made_up::arguments_of as made_up_arguments;
 
-pub(crate) use client::{begin_pause, describe_client, end_pause};
+pub(crate) use client::{begin_pause, describe_client, end_pause, resume_postponed};
 pub(crate) use monitor::show_to_monitors;
 pub(crate) use transaction::end_transaction;
 
@@ -54,7 +53,7 @@ pub(crate) const TABLES: &[&[Command]] = &[
     acl::commands::TABLE,
     bits::TABLE,
     client::TABLE,
-    cluster::TABLE,
+    cluster::commands::TABLE,
     command_info::TABLE,
     config::commands::TABLE,
     connection::TABLE,

@@ -20,9 +20,10 @@ pub(crate) use rewrite::rewrite_whole_file;
 pub use setting::{Kind, Setting, SettingDifference};
 pub(crate) use setting::{is_host, memory as parse_memory};
 pub use settings::{
-    AppendSettings, ClientAuth, ClientSettings, ListenSettings, LogSettings, OomMode, OomSettings,
-    OutputLimit, OutputLimits, Permission, ProcessSettings, ReplicaSettings, Settings,
-    ShutdownOptions, SnapshotSettings, Supervision, SystemLogSettings, TlsSettings,
+    AnnounceSettings, AppendSettings, ClientAuth, ClientSettings, ClusterSettings, EndpointType,
+    ListenSettings, LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission,
+    ProcessSettings, ReplicaSettings, Settings, ShutdownOptions, SnapshotSettings, Supervision,
+    SystemLogSettings, TlsSettings,
 };
 pub use table::SETTINGS;
 

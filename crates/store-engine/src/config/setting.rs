@@ -20,6 +20,10 @@ pub enum Kind {
     Octal,
     /// Any text.
     Text,
+    /// The name of a host, or nothing.
+    Hostname,
+    /// The address of a host as other nodes of a cluster are told it, or nothing.
+    HostAddress,
     /// The name of a file or folder, without a path.
     FileName {
         /// What Redis calls it.
@@ -218,6 +222,8 @@ impl Setting {
                 "{word} is a file that the server keeps for itself: choose another {}",
                 self.name
             )),
+            Kind::Hostname => parse_hostname(word),
+            Kind::HostAddress => parse_host_address(word),
             Kind::TitleTemplate if !is_title_template(word) => {
                 Err("template format is invalid or contains unknown variables".to_owned())
             }
@@ -233,6 +239,33 @@ impl Setting {
             _ => Ok(word.to_owned()),
         }
     }
+}
+
+/// The longest name that DNS knows.
+const HOSTNAME_MAX: usize = 255;
+/// The longest address that fits into a packet between nodes.
+const HOST_ADDRESS_MAX: usize = 45;
+
+fn parse_hostname(word: &str) -> Result<String, String> {
+    if word.len() > HOSTNAME_MAX {
+        return Err(format!("Hostnames must be less than {} characters", HOSTNAME_MAX + 1));
+    }
+    match word.bytes().all(is_hostname_byte) {
+        true => Ok(word.to_owned()),
+        false => Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into()),
+    }
+}
+
+fn parse_host_address(word: &str) -> Result<String, String> {
+    let is_part = |byte: u8| is_hostname_byte(byte) || b":%_".contains(&byte);
+    match word.len() <= HOST_ADDRESS_MAX && word.bytes().all(is_part) {
+        true => Ok(word.to_owned()),
+        false => Err("argument must be the address of this host, such as 10.0.0.7".to_owned()),
+    }
+}
+
+fn is_hostname_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.'
 }
 
 fn within(number: i64, min: i64, max: i64) -> Result<String, String> {

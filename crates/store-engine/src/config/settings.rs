@@ -3,11 +3,13 @@
 //! Texts are for CONFIG GET and CONFIG REWRITE. Whoever acts on a setting finds it here, by field.
 
 mod clients;
+mod cluster;
 mod files;
 mod process;
 mod replication;
 
 pub use clients::{ClientSettings, OutputLimit, OutputLimits, Permission};
+pub use cluster::{AnnounceSettings, ClusterSettings, EndpointType};
 pub use files::{AppendSettings, SnapshotSettings};
 pub use process::{
     ClientAuth, ListenSettings, OomMode, OomSettings, ProcessSettings, ShutdownOptions,
@@ -47,6 +49,8 @@ pub struct Settings {
     pub replication: store_replica::Settings,
     /// What concerns a replica alone.
     pub replica: ReplicaSettings,
+    /// How the server is a node of a cluster.
+    pub cluster: ClusterSettings,
     /// `busy-reply-threshold`: how long a script runs before others are told that it does.
     pub busy_after_ms: u64,
 }
@@ -122,6 +126,7 @@ impl Settings {
             keys: KeySettings::read(texts),
             replication: replication::read(texts),
             replica: ReplicaSettings::read(texts),
+            cluster: ClusterSettings::read(texts),
             busy_after_ms: texts.number("busy-reply-threshold") as u64,
         }
     }

@@ -7,7 +7,6 @@
 use super::setting::Kind::*;
 use super::setting::{Kind, Setting};
 
-const NO_CLUSTER: &str = "there is no cluster mode so far";
 const ONE_THREAD: &str = "one thread does everything";
 const KEEPS_NAME: &str = "the process keeps the name it was started by";
 
@@ -64,33 +63,29 @@ pub const SETTINGS: &[Setting] = &[
         "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
     ),
     Setting::new("client-query-buffer-limit", Memory(1024 * 1024, i64::MAX), "1073741824"),
-    Setting::new("cluster-allow-pubsubshard-when-down", YesNo, "yes").inert(NO_CLUSTER),
-    Setting::new("cluster-allow-reads-when-down", YesNo, "no").inert(NO_CLUSTER),
-    Setting::new("cluster-allow-replica-migration", YesNo, "yes").inert(NO_CLUSTER),
-    Setting::new("cluster-announce-bus-port", Integer(0, 65535), "0").inert(NO_CLUSTER),
-    Setting::new("cluster-announce-hostname", Text, "").inert(NO_CLUSTER),
-    Setting::new("cluster-announce-ip", Text, "").inert(NO_CLUSTER),
-    Setting::new("cluster-announce-port", Integer(0, 65535), "0").inert(NO_CLUSTER),
-    Setting::new("cluster-announce-tls-port", Integer(0, 65535), "0").inert(NO_CLUSTER),
-    Setting::new("cluster-config-file", Text, "nodes.conf").fixed().inert(NO_CLUSTER),
-    Setting::new("cluster-enabled", YesNo, "no").fixed().only_default(NO_CLUSTER),
-    Setting::new("cluster-link-sendbuf-limit", Memory(0, i64::MAX), "0").inert(NO_CLUSTER),
-    Setting::new("cluster-migration-barrier", Integer(0, i32::MAX as i64), "1").inert(NO_CLUSTER),
-    Setting::new("cluster-node-timeout", Integer(0, i64::MAX), "15000").inert(NO_CLUSTER),
-    Setting::new("cluster-port", Integer(0, 65535), "0").fixed().inert(NO_CLUSTER),
+    Setting::new("cluster-allow-pubsubshard-when-down", YesNo, "yes"),
+    Setting::new("cluster-allow-reads-when-down", YesNo, "no"),
+    Setting::new("cluster-allow-replica-migration", YesNo, "yes"),
+    Setting::new("cluster-announce-bus-port", Integer(0, 65535), "0"),
+    Setting::new("cluster-announce-hostname", Hostname, ""),
+    Setting::new("cluster-announce-ip", HostAddress, ""),
+    Setting::new("cluster-announce-port", Integer(0, 65535), "0"),
+    Setting::new("cluster-announce-tls-port", Integer(0, 65535), "0"),
+    Setting::new("cluster-config-file", Text, "nodes.conf").fixed(),
+    Setting::new("cluster-enabled", YesNo, "no").fixed(),
+    Setting::new("cluster-link-sendbuf-limit", Memory(0, i64::MAX), "0"),
+    Setting::new("cluster-migration-barrier", Integer(0, i32::MAX as i64), "1"),
+    Setting::new("cluster-node-timeout", Integer(0, i64::MAX), "15000"),
+    Setting::new("cluster-port", Integer(0, 65535), "0").fixed(),
     Setting::new(
         "cluster-preferred-endpoint-type",
         Choice(&["ip", "hostname", "unknown-endpoint"]),
         "ip",
-    )
-    .inert(NO_CLUSTER),
-    Setting::new("cluster-replica-no-failover", YesNo, "no")
-        .alias("cluster-slave-no-failover")
-        .inert(NO_CLUSTER),
+    ),
+    Setting::new("cluster-replica-no-failover", YesNo, "no").alias("cluster-slave-no-failover"),
     Setting::new("cluster-replica-validity-factor", Integer(0, i32::MAX as i64), "10")
-        .alias("cluster-slave-validity-factor")
-        .inert(NO_CLUSTER),
-    Setting::new("cluster-require-full-coverage", YesNo, "yes").inert(NO_CLUSTER),
+        .alias("cluster-slave-validity-factor"),
+    Setting::new("cluster-require-full-coverage", YesNo, "yes"),
     Setting::new("crash-log-enabled", YesNo, "yes")
         .inert("a crash prints where it happened, and nothing else"),
     Setting::new("crash-memcheck-enabled", YesNo, "yes")
@@ -252,7 +247,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("tls-client-cert-file", Text, ""),
     Setting::new("tls-client-key-file", Text, ""),
     Setting::new("tls-client-key-file-pass", Text, "").secret(),
-    Setting::new("tls-cluster", YesNo, "no").inert(NO_CLUSTER),
+    Setting::new("tls-cluster", YesNo, "no"),
     Setting::new("tls-dh-params-file", Text, ""),
     Setting::new("tls-key-file", Text, ""),
     Setting::new("tls-key-file-pass", Text, "").secret(),

@@ -13,6 +13,7 @@ mod loading;
 pub(crate) mod memory;
 mod object;
 mod prefetch;
+mod slots;
 mod snapshot;
 mod table;
 mod value;
@@ -31,8 +32,8 @@ pub(crate) use expiry::ExpiryTurn;
 pub use freeing::{Freeing, FreeingSettings, FreeingStats, Garbage};
 pub(crate) use loading::{FileEntry, FileValue, Unplaced};
 pub use object::{Object, ValueMut};
-pub(crate) use snapshot::saved;
 pub use snapshot::{SnapshotForm, SnapshotKind, SnapshotProgress, SnapshotTurn};
+pub(crate) use snapshot::{saved, shared};
 pub(crate) use table::{CURSOR_BITS, Scope};
 pub use value::{Data, Value};
 pub use waiting::WaitingKeys;
@@ -75,7 +76,7 @@ pub struct Keyspace {
     /// Keys that end before this are gone: the moment, or never while data is loaded.
     ended_before_ms: u64,
     loading: bool,
-    hasher: foldhash::quality::FixedState,
+    hasher: KeyHasher,
     access: AccessPolicy,
     /// Whether reads leave the access bits alone (CLIENT NO-TOUCH, and OBJECT's lookups).
     untouched: bool,
@@ -111,6 +112,8 @@ pub struct Keyspace {
     snapshot: Option<Box<snapshot::Walk>>,
     /// Changes since the last save.
     pub dirty: u64,
+    /// Slots whose keys are being removed.
+    emptied_slots: BTreeSet<u16>,
     /// Counters that INFO tells.
     pub stats: KeyStats,
     /// Seeded randomness for RANDOMKEY and its kind.
@@ -151,7 +154,10 @@ impl Keyspace {
             now_ms: 0,
             ended_before_ms: 0,
             loading: false,
-            hasher: foldhash::quality::FixedState::with_seed(random.next_u64()),
+            hasher: KeyHasher {
+                state: foldhash::quality::FixedState::with_seed(random.next_u64()),
+                is_by_slot: false,
+            },
             access: AccessPolicy::default(),
             untouched: false,
             dropped: freeing::Dropped::default(),
@@ -173,6 +179,7 @@ impl Keyspace {
             looked_up: std::collections::BTreeSet::new(),
             snapshot: None,
             dirty: 0,
+            emptied_slots: BTreeSet::new(),
             stats: KeyStats::default(),
             random,
             changes: Changes::default(),
@@ -523,6 +530,9 @@ impl Keyspace {
     /// Hashes keys as `other` does, so that tables fit both.
     pub(crate) fn hash_as(&mut self, other: &Keyspace) {
         self.hasher = other.hasher.clone();
+        if self.hasher.is_by_slot {
+            self.lay_out_by_slot();
+        }
     }
 
     /// Takes all tables of a keyspace that hashes as this one, which has no keys and no snapshot.
@@ -554,6 +564,11 @@ impl Keyspace {
     /// Whether the key is there though it has ended.
     pub(crate) fn has_ended(&self, key: &[u8]) -> bool {
         self.state_in(self.selected, key) == Some(true)
+    }
+
+    /// Whether the key is there and has not ended. Neither ends nor touches it.
+    pub(crate) fn is_present(&self, key: &[u8]) -> bool {
+        self.state_in(self.selected, key) == Some(false)
     }
 
     /// Puts another entry in the place of one, which the caller has told to
@@ -714,6 +729,9 @@ impl Keyspace {
     }
 
     fn random_bucket_key(&mut self) -> Vec<u8> {
+        if self.hasher.is_by_slot {
+            return self.sampled_key();
+        }
         loop {
             let cursor = self.random.next_u64() >> (64 - CURSOR_BITS);
             let mut keys = Vec::new();
@@ -728,7 +746,7 @@ impl Keyspace {
     /// Empties database `db`, and tells how many keys it had. Freed now means in slices by
     /// `tick`, unless too much waits for that.
     pub fn flush(&mut self, db: usize, freeing: Freeing) -> usize {
-        let table = std::mem::take(&mut self.databases[db]);
+        let table = self.databases[db].take_all();
         let removed = table.len();
         self.signal_flushed(db, &table);
         if removed > 0
@@ -885,11 +903,20 @@ impl Keyspace {
     }
 }
 
+/// How keys are hashed.
+#[derive(Clone)]
+struct KeyHasher {
+    state: foldhash::quality::FixedState,
+    /// Whether hashes begin with the slot of the key.
+    is_by_slot: bool,
+}
+
 #[inline]
-fn hash(hasher: &foldhash::quality::FixedState, key: &[u8]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(key);
-    hasher.finish()
+fn hash(hasher: &KeyHasher, key: &[u8]) -> u64 {
+    let mut state = hasher.state.build_hasher();
+    state.write(key);
+    let hash = state.finish();
+    if hasher.is_by_slot { slots::hash_in_slot(hash, key) } else { hash }
 }
 
 /// A string in either of its forms.

@@ -401,7 +401,7 @@ pub(crate) fn saved<'a>(value: ValueRef<'a>, scratch: &'a mut [u8; 20]) -> dump:
 }
 
 /// A value that shares its memory with the entry's, where it has nodes to share.
-fn shared(entry: &Entry) -> SavedValue {
+pub(crate) fn shared(entry: &Entry) -> SavedValue {
     if let Some(text) = entry.share_heap() {
         return SavedValue::Text(text);
     }

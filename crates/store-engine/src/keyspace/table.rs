@@ -21,18 +21,24 @@
 //! prefix and stays right through any split or merge. A bucket is chosen by no more bits than a
 //! cursor has, so that each bucket begins exactly at a cursor.
 //!
+//! In a cluster the top bits of a hash are the key's slot, so that a slot is one stretch of the
+//! table: see `slots`.
+//!
 //! Hashbrown was not chosen for the segments, by reasoning, without a measurement: its order
 //! within a segment is not hash order, so each SCAN call would have to rehash a whole segment, and
 //! a lookup would touch one more cache line.
 
 mod plan;
 mod sample;
+mod slots;
 
 pub(crate) use sample::Scope;
+pub(super) use slots::with_slot;
 
 use super::entry::Entry;
 use super::memory::size_class;
 use super::prefetch::prefetch;
+use slots::{IN_SLOT, SLOT_BITS, Slots};
 
 const SLOTS: usize = 7;
 const LINK: usize = 7;
@@ -66,6 +72,7 @@ const SPILL: u32 = u32::MAX;
 
 /// Entries by hash. Callers bring the hash of each key; it is never stored.
 pub(super) struct Table {
+    /// Segments, or for slots of many segments [`IN_SLOT`] and where their directory stands.
     directory: Vec<u32>,
     /// Log₂ of the directory's length.
     depth: u32,
@@ -80,6 +87,8 @@ pub(super) struct Table {
     pub(super) entry_memory: usize,
     /// The number this database had when the running snapshot began, if it was there by then.
     pub(super) snapshot_db: Option<usize>,
+    /// Only where the top bits of hashes are slots.
+    slots: Option<Box<Slots>>,
 }
 
 /// A lookup needs no more than the first cache line: the order of the fields is meant.
@@ -129,6 +138,7 @@ impl Table {
             memory: 0,
             entry_memory: 0,
             snapshot_db: None,
+            slots: None,
         }
     }
 
@@ -152,7 +162,8 @@ impl Table {
     #[inline]
     fn segment_of(&self, hash: u64) -> u32 {
         // A shift by 64 is not defined, so the bits are taken in two steps.
-        self.directory[((hash >> 1) >> (63 - self.depth)) as usize]
+        let at = self.directory[((hash >> 1) >> (63 - self.depth)) as usize];
+        if at & IN_SLOT == 0 { at } else { self.segment_in_slot(at, hash) }
     }
 
     /// Finds `key`, whose hash is `hash`.
@@ -252,6 +263,9 @@ impl Table {
         segment.put(hash, entry);
         segment.len += 1;
         self.len += 1;
+        if let Some(slots) = &mut self.slots {
+            self.memory += slots.add(hash);
+        }
         let grown = segment.overflow.capacity() - before;
         if grown > 0 {
             self.memory += grown * size_of::<Bucket>();
@@ -278,6 +292,9 @@ impl Table {
         };
         segment.len -= 1;
         self.len -= 1;
+        if let Some(slots) = &mut self.slots {
+            slots.remove(hash);
+        }
         self.count_volatile(place.segment, entry.expires_at(), Count::Remove);
         self.shrink(place.segment, hash, hash_of);
         entry
@@ -306,17 +323,21 @@ impl Table {
         while let index = self.segment_of(hash)
             && self.segments[index as usize].is_full()
         {
-            let segment = &mut self.segments[index as usize];
+            let segment = &self.segments[index as usize];
             let (buckets, len) = (segment.buckets.len(), segment.len);
-            let buckets_max = buckets_max(hash, segment.depth);
+            let buckets_max = self.buckets_max(hash, segment.depth);
             let crowded = len as usize * 2 >= buckets_max * LOAD_MAX;
-            if buckets == buckets_max && crowded && segment.depth < self.len.ilog2() {
-                self.split(index, hash, hash_of);
+            if buckets == buckets_max && crowded && segment.depth < self.depth_max(hash) {
+                if !self.narrow(index, hash, hash_of) {
+                    self.split(index, hash, hash_of);
+                }
                 continue;
             }
+            let is_by_slot = self.slots.is_some();
+            let segment = &mut self.segments[index as usize];
             self.memory -= segment.memory();
             // One of a layout that was planned gets all its buckets at once.
-            let planned = buckets == 0 && segment.depth > 0;
+            let planned = buckets == 0 && segment.depth > 0 && !is_by_slot;
             let wanted = if planned { buckets_max } else { buckets * 2 };
             segment.rebuild(wanted.clamp(BUCKETS_MIN, buckets_max), hash_of);
             self.memory += segment.memory();
@@ -328,38 +349,72 @@ impl Table {
     }
 
     fn split(&mut self, index: u32, hash: u64, hash_of: &dyn Fn(&[u8]) -> u64) {
-        if self.segments[index as usize].depth == self.depth {
-            self.directory = self.directory.iter().flat_map(|at| [*at, *at]).collect();
-            self.depth += 1;
-        }
+        self.widen(hash, self.segments[index as usize].depth);
         let segment = std::mem::take(&mut self.segments[index as usize]);
         self.memory -= segment.memory();
         let depth = segment.depth + 1;
         let low_hash = hash & !(1 << (64 - depth));
         let high_hash = low_hash | 1 << (64 - depth);
-        let half = |hash| Segment::sized(buckets_max(hash, depth), depth);
+        let half = |hash| Segment::sized(self.buckets_max(hash, depth), depth);
         let mut halves = [half(low_hash), half(high_hash)];
         for_each_hashed(segment, hash_of, |hash, entry| {
             halves[(hash >> (64 - depth) & 1) as usize].add(hash, entry);
         });
+        if self.slots.is_some() {
+            halves.iter_mut().for_each(Segment::give_back_unused);
+        }
         let [low, high] = halves;
         self.memory += low.memory() + high.memory();
         self.segments[index as usize] = low;
-        let high_index = match self.free_segments.pop() {
+        let high_index = self.add_segment(high);
+        self.point(hash >> (64 - depth) | 1, depth, high_index);
+    }
+
+    fn add_segment(&mut self, segment: Segment) -> u32 {
+        match self.free_segments.pop() {
             Some(free) => {
-                self.segments[free as usize] = high;
+                self.segments[free as usize] = segment;
                 free
             }
             None => {
-                self.segments.push(high);
+                self.segments.push(segment);
                 (self.segments.len() - 1) as u32
             }
-        };
-        self.point(hash >> (64 - depth) | 1, depth, high_index);
+        }
+    }
+
+    /// Sees to it that a segment of this depth has two entries in the directory.
+    fn widen(&mut self, hash: u64, depth: u32) {
+        if self.slots.is_some() && depth >= SLOT_BITS {
+            return self.widen_slot(hash, depth);
+        }
+        if depth == self.depth {
+            self.directory = self.directory.iter().flat_map(|at| [*at, *at]).collect();
+            self.depth += 1;
+        }
+    }
+
+    /// How many buckets the segment of `hash` with `depth` has before it splits.
+    fn buckets_max(&self, hash: u64, depth: u32) -> usize {
+        match self.slots {
+            None => buckets_max(place_of(hash, depth)),
+            Some(_) => buckets_max(slots::place_of(hash, depth)),
+        }
+    }
+
+    /// How deep the segment of `hash` may be: hashes that collide are not parted by splits.
+    fn depth_max(&self, hash: u64) -> u32 {
+        match &self.slots {
+            None => self.len.ilog2(),
+            Some(slots) => slots.depth_max(hash),
+        }
     }
 
     /// Makes all directory slots under the `depth`-bit `prefix` name `segment`.
     fn point(&mut self, prefix: u64, depth: u32, segment: u32) {
+        if self.slots.is_some() && depth >= SLOT_BITS {
+            return self.point_in_slot(prefix, depth, segment);
+        }
         let width = self.depth - depth;
         let first = (prefix << width) as usize;
         self.directory[first..first + (1 << width)].fill(segment);
@@ -373,18 +428,25 @@ impl Table {
             return;
         }
         if segment.depth == 0 {
-            self.memory -= segment.memory();
-            segment.rebuild(buckets / 2, hash_of);
-            self.memory += segment.memory();
-            return;
+            return self.halve_buckets(index, hash_of);
         }
         let depth = segment.depth;
         let prefix = hash >> (64 - depth);
-        let other = self.directory[((prefix ^ 1) << (self.depth - depth)) as usize];
+        let other = self.segment_of((prefix ^ 1) << (64 - depth));
         let (a, b) = (&self.segments[index as usize], &self.segments[other as usize]);
         if a.depth == b.depth && (a.len + b.len) as usize <= MERGED_LEN_MAX {
             self.merge(index, other, prefix >> 1, hash_of);
+        } else if self.slots.is_some() {
+            // Others are as full as before: only slots go as a whole.
+            self.halve_buckets(index, hash_of);
         }
+    }
+
+    fn halve_buckets(&mut self, index: u32, hash_of: &dyn Fn(&[u8]) -> u64) {
+        let segment = &mut self.segments[index as usize];
+        self.memory -= segment.memory();
+        segment.rebuild(segment.buckets.len() / 2, hash_of);
+        self.memory += segment.memory();
     }
 
     fn merge(&mut self, index: u32, other: u32, prefix: u64, hash_of: &dyn Fn(&[u8]) -> u64) {
@@ -506,6 +568,13 @@ impl Segment {
         let grow_at = (buckets * LOAD_MAX) as u32;
         let buckets = std::iter::repeat_with(Bucket::default).take(buckets).collect();
         Self { buckets, depth, grow_at, soonest_expiry: u64::MAX, ..Self::default() }
+    }
+
+    /// An empty segment keeps no buckets.
+    fn give_back_unused(&mut self) {
+        if self.len == 0 {
+            *self = Self { depth: self.depth, ..Self::default() };
+        }
     }
 
     /// The bucket where the chain of `hash` begins. There must be buckets.
@@ -749,13 +818,21 @@ fn for_each_hashed(
     }
 }
 
-/// How many buckets the segment of `hash` with `depth` has before it splits: from half of
-/// [`BUCKETS_MAX`] for the first in hash order to all of it for the last, each part of the
-/// octave being gone through in the same time while the number of keys doubles.
-fn buckets_max(hash: u64, depth: u32) -> usize {
-    let start = if depth == 0 { 0 } else { hash >> (64 - depth) << (64 - depth) };
-    let place = start as f64 / u64::MAX as f64;
+/// How many buckets a segment has before it splits: from half of [`BUCKETS_MAX`] for the first in
+/// hash order, whose place is 0, to all of it for the last, whose place is nearly 1. Each part of
+/// the octave is gone through in the same time while the number of keys doubles.
+fn buckets_max(place: f64) -> usize {
     (BUCKETS_MAX as f64 / 2.0 * place.exp2()) as usize
+}
+
+/// Where the segment of `hash` with `depth` begins among all hashes.
+fn place_of(hash: u64, depth: u32) -> f64 {
+    start_of(hash, depth) as f64 / u64::MAX as f64
+}
+
+/// The first hash of the segment of `hash` with `depth`.
+fn start_of(hash: u64, depth: u32) -> u64 {
+    if depth == 0 { 0 } else { hash >> (64 - depth) << (64 - depth) }
 }
 
 impl Bucket {

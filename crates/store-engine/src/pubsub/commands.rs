@@ -1,5 +1,6 @@
 //! Channels: whoever listens gets what is published meanwhile.
 
+use store_cluster::Publication;
 use store_types::glob;
 
 use crate::command::Channels;
@@ -10,6 +11,7 @@ use crate::keyspace::changes::KeyEvent;
 use crate::notifications;
 use crate::pubsub::{Frame, SUBSCRIPTIONS_MAX, TopicKind, tell};
 use crate::sentinel;
+use crate::session::SessionId;
 use crate::state::ServerState;
 
 const LISTENS: u32 = PUBSUB | NO_SCRIPT | LOADING | STALE | ALLOW_SUBSCRIBED;
@@ -189,7 +191,7 @@ fn publish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return sentinel::publish(cx, request);
     }
     let count = publish_from(cx, request.arg(1), request.arg(2));
-    gate::propagate_message(cx, request);
+    propagate(cx, request, false);
     cx.reply.count(count);
     Ok(())
 }
@@ -224,20 +226,40 @@ pub(crate) fn deliver(
 
 fn spublish(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     notifications::tell_own(cx);
-    let limit = cx.server.config.settings().clients.output_limits.pubsub;
-    let (sessions, effects) = (&mut cx.server.sessions, &mut cx.server.effects);
     let (me, mut own) = (cx.session.id, None);
-    let count = cx.server.pubsub.publish_to_shard(request.arg(1), request.arg(2), |id, frame| {
-        if id == me {
-            own = Some(Frame::clone(frame));
-            return;
-        }
-        tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
-    });
+    let (channel, text) = (request.arg(1), request.arg(2));
+    let mut hear = |frame: &Frame| own = Some(Frame::clone(frame));
+    let count = deliver_to_shard(cx.server, channel, text, Some(me), &mut hear);
     own.iter().for_each(|frame| notifications::hear(cx, frame));
-    gate::propagate_message(cx, request);
+    propagate(cx, request, true);
     cx.reply.count(count);
     Ok(())
+}
+
+/// A message goes to the other nodes of a cluster, or else to replicas.
+fn propagate(cx: &mut Context<'_>, request: Request<'_>, is_sharded: bool) {
+    let Some(cluster) = &mut cx.server.cluster else { return gate::propagate_message(cx, request) };
+    let (channel, message) = (request.arg(1).into(), request.arg(2).into());
+    cluster.machine.publish(cluster.now, Publication { channel, message, is_sharded });
+}
+
+/// Sends to all who listen to a shard channel, but for the session that runs: its copy is handed to
+/// `own`.
+pub(crate) fn deliver_to_shard(
+    server: &mut ServerState,
+    channel: &[u8],
+    text: &[u8],
+    me: Option<SessionId>,
+    own: &mut dyn FnMut(&Frame),
+) -> usize {
+    let limit = server.config.settings().clients.output_limits.pubsub;
+    let (sessions, effects) = (&mut server.sessions, &mut server.effects);
+    server.pubsub.publish_to_shard(channel, text, |id, frame| {
+        if Some(id) == me {
+            return own(frame);
+        }
+        tell(sessions, effects, limit, id, |output, protocol| frame.write_to(output, protocol));
+    })
 }
 
 /// Calls `publish` with each channel that the setting wants told of an event, and the text.

@@ -77,6 +77,7 @@ fn role(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 }
 
 fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.refuse_in_cluster("ERR REPLICAOF not allowed in cluster mode.")?;
     if cx.server.replication.failover != FailoverPhase::None {
         return Err(CommandError::text("ERR REPLICAOF not allowed while failing over."));
     }
@@ -166,6 +167,9 @@ fn asker(cx: &Context<'_>) -> Asker {
 
 /// In a transaction it is answered by what was last told of replication, and begins behind EXEC.
 fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    cx.refuse_in_cluster(
+        "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+    )?;
     let asker = asker(cx);
     let (checked, asked) = match request.len() == 2 && is_word(request.arg(1), "ABORT") {
         true => {

@@ -46,6 +46,10 @@ pub(crate) struct RunningScript {
     pub(crate) protocol: Protocol,
     /// The keys it declared, if the session tracks what is read.
     pub(crate) tracked_keys: Vec<Box<[u8]>>,
+    /// The slot of its keys, in a cluster, once it has used one.
+    pub(crate) slot: Option<u16>,
+    /// Whether it promised to use keys of several slots.
+    pub(crate) may_cross_slots: bool,
 }
 
 /// Which commands know a script.

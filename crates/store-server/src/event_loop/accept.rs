@@ -12,7 +12,9 @@ impl EventLoop {
                 Message::File(event) => self.persistence.handle_event(self.now_us / 1000, event),
                 Message::Resolved(resolved) => self.take_resolved(resolved),
                 Message::Payload(event) => self.replication.link.events.push(event),
+                Message::Value(done) => self.migrations.done.push(done),
                 Message::SentinelFile(written) => self.sentinel_file_written(written),
+                Message::NodesFile(written) => self.nodes_written.push(written),
                 Message::Attach(stream) => {
                     self.admit(|acceptor, admission| acceptor.attach(stream, admission));
                 }

@@ -83,9 +83,12 @@ impl EventLoop {
                 self.change_listeners();
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
                 self.set_replication();
+                self.set_cluster();
             }
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),
+            ServerRequest::Migrate(id, request) => self.begin_migration(id, *request),
+            ServerRequest::Decode(id, request) => self.begin_decoding(id, request),
             ServerRequest::Sentinel(id, request) => self.ask_sentinel(id, request),
             ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {

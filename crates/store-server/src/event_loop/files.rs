@@ -114,6 +114,7 @@ impl EventLoop {
                 closed.map_err(|error| error.to_string())
             }
         };
+        self.close_cluster();
         // A save that is nearly done does not take the name any more: the folder is given up.
         self.shared.generations.advance();
         self.persistence.folders.release();

@@ -28,7 +28,8 @@ impl EventLoop {
     /// The data was loaded from a snapshot that says of which history it is: a replica asks its
     /// primary to go on from there, and a primary's replicas may.
     pub(super) fn restore_history(&mut self, history: Facts) {
-        let primary = self.engine.config().settings().replica.primary.clone();
+        let configured = self.engine.config().settings().replica.primary.clone();
+        let primary = configured.or_else(|| self.master_in_cluster());
         let role = primary.map_or(Role::Primary, Role::Replica);
         let now = self.replication.now();
         self.replication.machine.restore(now, history, &role);
@@ -77,7 +78,10 @@ impl EventLoop {
                 PeerEvent::Closed(id, error) if Some(id) == self.replication.link.peer => {
                     self.link_lost(&error);
                 }
-                _ => {}
+                other => {
+                    self.take_migration_event(&other);
+                    self.take_bus_peer_event(&other);
+                }
             }
             self.carry_out();
         }
@@ -138,7 +142,10 @@ impl EventLoop {
 
     fn change_role(&mut self, role: Role) {
         match role {
-            Role::Replica(primary) => self.engine.become_replica(&primary.host, primary.port),
+            Role::Replica(primary) => {
+                self.give_up_migrations();
+                self.engine.become_replica(&primary.host, primary.port);
+            }
             Role::Primary => {
                 self.engine.become_primary();
                 self.begin_incarnation();
@@ -159,7 +166,8 @@ impl EventLoop {
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync started");
         let timeout = self.replication.machine.settings().timeout;
         let dialer = &self.shared.sockets.dialer;
-        let tls = dialer.is_on().then(|| dialer.clone());
+        let is_encrypted = self.engine.config().settings().tls.encrypts_replication;
+        let tls = is_encrypted.then(|| dialer.clone());
         let target = Target { host: &primary.host, port: primary.port, tls, timeout };
         let now_ms = self.running.millis();
         let peer = self.peers.dial(self.poll.registry(), now_ms, &target);

@@ -12,11 +12,13 @@
 
 mod accept;
 mod close;
+mod cluster;
 mod effects;
 mod ending;
 mod evict;
 mod files;
 mod link;
+mod migrate;
 mod payload;
 mod peers;
 mod read;
@@ -44,9 +46,11 @@ use crate::acceptor::{Acceptor, LISTENER_BASE};
 use crate::allocator::Allocator;
 use crate::clients::Clients;
 use crate::clock::{Clock, Running, thread_cpu};
+use crate::cluster::{ClusterDriver, ClusterStart, Written as NodesWritten};
 use crate::freeing::FreeingThread;
 use crate::listen::Listener;
-use crate::peers::{PEER_BASE, Peers, Resolved};
+use crate::migration::{MigrationDriver, ValueDone};
+use crate::peers::{BUS_BASE, PEER_BASE, Peers, Resolved};
 use crate::persistence::snapshot::{Generations, Saver};
 use crate::persistence::{FileEvent, Loader, Mailbox, Persistence};
 use crate::replication::{IncomingEvent, ReplicationDriver, tell_facts};
@@ -82,6 +86,10 @@ pub(crate) enum Message {
     Payload(IncomingEvent),
     /// The file of a sentinel was written, or cannot be.
     SentinelFile(Written),
+    /// A large value was encoded or decoded.
+    Value(ValueDone),
+    /// nodes.conf was written, or cannot be.
+    NodesFile(NodesWritten),
 }
 
 /// What the loop shares with its handle and its helpers.
@@ -128,8 +136,14 @@ pub(crate) struct EventLoop {
     saver: Saver,
     persistence: Persistence,
     replication: ReplicationDriver,
+    /// Keys that move to other servers.
+    migrations: MigrationDriver,
     /// Only where this is a sentinel.
     sentinel: Option<SentinelDriver>,
+    /// Only where this is a node of a cluster.
+    cluster: Option<ClusterDriver>,
+    /// What became of nodes.conf.
+    nodes_written: Vec<NodesWritten>,
     /// Why the server ends, when nobody asked it to.
     failure: Option<String>,
     /// Connections to other servers.
@@ -183,7 +197,10 @@ impl EventLoop {
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             replication,
+            migrations: MigrationDriver::new(shared.mailbox.clone()),
             sentinel: None,
+            cluster: None,
+            nodes_written: Vec::new(),
             failure: None,
             peers: Peers::new(shared.mailbox.clone()),
             running: Running::begin(),
@@ -204,7 +221,7 @@ impl EventLoop {
         let sockets = &self.shared.sockets;
         let ports = sockets.ports();
         // Others reach it as it reaches them.
-        let port = match sockets.dialer.is_on() {
+        let port = match self.engine.config().settings().tls.encrypts_replication {
             true => ports.tls.or(ports.tcp),
             false => ports.tcp.or(ports.tls),
         };
@@ -216,6 +233,22 @@ impl EventLoop {
         Ok(())
     }
 
+    /// It is a node of a cluster, as the engine knows.
+    /// As the machine has been told the time by `running`, it goes on with that.
+    pub(crate) fn drive_cluster(&mut self, start: ClusterStart, running: Running) {
+        self.running = running;
+        if let Some(state) = self.engine.cluster() {
+            let found = match start.is_new {
+                true => "No cluster configuration found",
+                false => "Node configuration loaded",
+            };
+            let line = format!("{found}, I'm {}", state.machine.me().id);
+            self.log(LogLevel::Notice, &line);
+        }
+        let driver = ClusterDriver::new(start, self.shared.mailbox.clone());
+        self.cluster = Some(driver);
+    }
+
     /// Loads data, then serves until told to stop. Fails when the system's event queue does, or
     /// when what was promised cannot be kept.
     pub(crate) fn run(&mut self, loader: Option<Loader>, ready: &Ready) -> io::Result<()> {
@@ -223,6 +256,10 @@ impl EventLoop {
         self.cpu_before = thread_cpu();
         if let Err(reason) = self.load(loader, &mut events)? {
             // Whoever waits for the start is told; nobody else is there to be.
+            let _ = ready.send(Err(StartError::Data(reason)));
+            return Ok(());
+        }
+        if let Err(reason) = self.start_cluster() {
             let _ = ready.send(Err(StartError::Data(reason)));
             return Ok(());
         }
@@ -303,12 +340,17 @@ impl EventLoop {
         let wake_at = moments.into_iter().flatten().min();
         let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
         let sentinel = self.sentinel.as_ref().map(SentinelDriver::wakes_in_ms);
-        let waits = [by_wall_clock, self.peers_wait_ms(), self.replication.wakes_in_ms(), sentinel];
+        let moves = self.migrations.wakes_at_ms();
+        let moves = moves.map(|at| at.saturating_sub(self.running.millis()));
+        let cluster = self.cluster_wait_ms();
+        let (peers, link) = (self.peers_wait_ms(), self.replication.wakes_in_ms());
+        let waits = [by_wall_clock, peers, link, sentinel, cluster, moves];
         let wait_ms = waits.into_iter().flatten().min()?;
         Some(Duration::from_millis(wait_ms))
     }
 
     fn turn(&mut self, events: &Events) {
+        self.tell_cluster_time();
         if let Some((objects, bytes)) = self.freeing.take_freed() {
             self.engine.note_freed(objects, bytes);
         }
@@ -325,6 +367,7 @@ impl EventLoop {
             match event.token() {
                 WAKER => self.take_messages(),
                 Token(index) if index >= PEER_BASE => self.take_peer_event(event),
+                Token(index) if index >= BUS_BASE => self.take_bus_event(index - BUS_BASE),
                 Token(index) if index >= LISTENER_BASE => {
                     self.admit(|acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
                 }
@@ -356,6 +399,7 @@ impl EventLoop {
         loop {
             self.apply_effects();
             self.engine.end_turn();
+            self.finish_cluster_turn();
             if self.replication.is_active() {
                 self.turn_replication();
             }

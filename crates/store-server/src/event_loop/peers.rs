@@ -8,7 +8,10 @@ use crate::peers::Resolved;
 impl EventLoop {
     pub(super) fn take_peer_event(&mut self, event: &Event) {
         let now_ms = self.running.millis();
-        self.peers.handle_event(self.poll.registry(), now_ms, event);
+        let peer = self.peers.handle_event(self.poll.registry(), now_ms, event);
+        if let Some(driver) = &mut self.cluster {
+            driver.ready.insert(peer);
+        }
     }
 
     pub(super) fn take_resolved(&mut self, resolved: Resolved) {
@@ -21,7 +24,11 @@ impl EventLoop {
         self.check_peers();
         match self.sentinel.is_some() {
             true => self.turn_sentinel(),
-            false => self.turn_link(),
+            false => {
+                self.turn_link();
+                self.turn_migrations();
+                self.turn_cluster();
+            }
         }
     }
 

@@ -120,10 +120,16 @@ impl EventLoop {
         self.follow_holds();
     }
 
+    /// Another node is to take this one's place.
+    pub(super) fn hold_for_cluster(&mut self, is_held: bool) {
+        self.replication.holds.for_cluster = is_held;
+        self.follow_holds();
+    }
+
     /// Writes are held while anything wants them to be.
     pub(super) fn follow_holds(&mut self) {
         let holds = self.replication.holds;
-        self.engine.hold_writes(holds.for_end || holds.for_failover);
+        self.engine.hold_writes(holds.for_end || holds.for_failover || holds.for_cluster);
     }
 
     /// WAIT. The time of an earlier one may be up without the machine knowing of it.

@@ -217,6 +217,8 @@ impl EventLoop {
             running: self.running,
             peers: &mut self.peers,
             replication: &mut self.replication,
+            migrations: &mut self.migrations,
+            nodes_written: &mut self.nodes_written,
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,
@@ -229,6 +231,7 @@ impl EventLoop {
         if was_busy {
             // The system tells each event once, and told these while the script ran.
             self.peers.look_everywhere(self.poll.registry(), self.running.millis());
+            self.look_at_bus();
         }
         outcome
     }

@@ -173,7 +173,8 @@ impl EventLoop {
 
     fn dial_for_sentinel(&mut self, driver: &mut SentinelDriver, link: LinkId, address: &Address) {
         let dialer = &self.shared.sockets.dialer;
-        let tls = dialer.is_on().then(|| dialer.clone());
+        let is_encrypted = self.engine.config().settings().tls.encrypts_replication;
+        let tls = is_encrypted.then(|| dialer.clone());
         let (host, port) = (&address.host, address.port);
         let target = Target { host, port, tls, timeout: DIAL_MAX };
         let peer = self.peers.dial(self.poll.registry(), self.running.millis(), &target);

@@ -16,6 +16,8 @@ use crate::tls::TlsDialer;
 
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
+/// What is set aside for output when nothing waits.
+const OUTPUT_KEPT: usize = 64 * 1024;
 /// Peers that vanished are noticed after about so long.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -66,6 +68,13 @@ impl Connection {
             may_read: false,
             may_have_ended: false,
         }
+    }
+
+    /// A connection that the other side opened.
+    pub(super) fn adopt(registry: &Registry, token: Token, mut stream: Stream) -> io::Result<Self> {
+        stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)?;
+        let state = State::Open { stream };
+        Ok(Self { state, may_read: true, ..Self::new(u64::MAX, None) })
     }
 
     /// Its addresses are known: begins with the first. Fails when none is left to try.
@@ -212,6 +221,11 @@ impl Connection {
         self.output.len() - self.written
     }
 
+    /// Bytes set aside for them.
+    pub(super) fn output_capacity(&self) -> usize {
+        self.output.capacity()
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.output.extend_from_slice(bytes);
         self.flush()
@@ -230,6 +244,7 @@ impl Connection {
             }
         }
         self.output.clear();
+        self.output.shrink_to(OUTPUT_KEPT);
         self.written = 0;
         match stream.flush() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),

@@ -21,6 +21,7 @@ use mio::{Registry, Token};
 
 use crate::acceptor::LISTENER_BASE;
 use crate::persistence::Mailbox;
+use crate::stream::Stream;
 use crate::tls::TlsDialer;
 use connection::{Connection, Progress};
 pub(crate) use resolve::Resolved;
@@ -28,6 +29,8 @@ use resolve::Resolver;
 
 /// Peers have tokens from here on, above those of listeners.
 pub(crate) const PEER_BASE: usize = LISTENER_BASE + LISTENER_BASE / 2;
+/// Listeners of the bus of a cluster have tokens from here on, below those of peers.
+pub(crate) const BUS_BASE: usize = PEER_BASE - LISTENER_BASE / 4;
 /// Connections at once: two per node of a large cluster.
 const PEERS_MAX: usize = 16 * 1024;
 /// What may wait to be sent to one peer. Links send acknowledgements and questions, so one that
@@ -123,16 +126,22 @@ impl Peers {
         }
     }
 
-    /// Something happened at a socket of a peer.
-    pub(crate) fn handle_event(&mut self, registry: &Registry, now_ms: u64, event: &Event) {
+    /// Something happened at a socket of a peer. Which it is.
+    pub(crate) fn handle_event(
+        &mut self,
+        registry: &Registry,
+        now_ms: u64,
+        event: &Event,
+    ) -> PeerId {
         let id = PeerId(event.token().0 - PEER_BASE);
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return id };
         let is_ended = event.is_read_closed() || event.is_error();
         connection.may_read |= event.is_readable() || is_ended;
         connection.may_have_ended |= is_ended;
         if event.is_writable() || is_ended {
             self.advance(registry, now_ms, id);
         }
+        id
     }
 
     /// Looks at all sockets, whether an event told of them or not: somebody else took the events.
@@ -185,10 +194,44 @@ impl Peers {
         !self.events.is_empty()
     }
 
+    /// Takes in a connection that another server opened. `None` when it cannot be served.
+    pub(crate) fn adopt(&mut self, registry: &Registry, stream: Stream) -> Option<PeerId> {
+        if self.connections.len() >= PEERS_MAX {
+            return None;
+        }
+        let id = PeerId(self.next_id);
+        self.next_id += 1;
+        let connection = Connection::adopt(registry, token(id), stream).ok()?;
+        self.connections.insert(id, connection);
+        Some(id)
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn unsent(&self, id: PeerId) -> usize {
+        self.connections.get(&id).map_or(0, Connection::unsent)
+    }
+
+    /// Bytes that wait to be sent, and bytes set aside for that.
+    pub(crate) fn output_size(&self, id: PeerId) -> (usize, usize) {
+        let connection = self.connections.get(&id);
+        connection.map_or((0, 0), |it| (it.unsent(), it.output_capacity()))
+    }
+
     /// Sends bytes, or keeps them until the socket takes them.
     pub(crate) fn send(&mut self, registry: &Registry, id: PeerId, bytes: &[u8]) {
+        self.send_within(registry, id, bytes, OUTPUT_MAX);
+    }
+
+    /// The same with another limit for what may wait.
+    pub(crate) fn send_within(
+        &mut self,
+        registry: &Registry,
+        id: PeerId,
+        bytes: &[u8],
+        limit: usize,
+    ) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let sent = match connection.unsent() + bytes.len() > OUTPUT_MAX {
+        let sent = match connection.unsent() + bytes.len() > limit {
             true => Err(io::Error::other("the peer does not read what it is sent")),
             false => connection.send(bytes),
         };

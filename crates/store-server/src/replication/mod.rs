@@ -53,6 +53,8 @@ pub(crate) struct Holds {
     pub(crate) for_end: bool,
     /// A replica is to take over.
     pub(crate) for_failover: bool,
+    /// A replica is to take over, in a cluster.
+    pub(crate) for_cluster: bool,
 }
 
 /// One server's replication, as the loop drives it.

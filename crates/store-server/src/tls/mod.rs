@@ -36,21 +36,16 @@ pub(crate) struct TlsSlot(Arc<Mutex<Option<Arc<ServerConfig>>>>);
 pub(crate) struct TlsDialer(Arc<Mutex<Option<Arc<ClientConfig>>>>);
 
 impl TlsDialer {
-    /// Reads certificates and keys anew, if `tls-replication` is on. When that fails, what was
-    /// there stays.
+    /// Reads certificates and keys anew, if links to other servers are encrypted. When that fails,
+    /// what was there stays.
     pub(crate) fn load(&self, config: &Config) -> Result<(), TlsError> {
         let settings = &config.settings().tls;
-        let loaded = match settings.encrypts_replication {
+        let loaded = match settings.encrypts_replication || settings.encrypts_bus {
             true => Some(Arc::new(client::client_config(settings)?)),
             false => None,
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
-    }
-
-    /// Whether links are encrypted.
-    pub(crate) fn is_on(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// This server's side of a connection that it has just opened.

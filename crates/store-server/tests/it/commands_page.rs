@@ -45,7 +45,7 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("memory|purge", Partial("frees what waits in slices; the allocator is the program's own")),
     ("memory|stats", OWN_SIZES),
     ("memory|usage", OWN_SIZES),
-    ("migrate", Partial("checks its arguments and says NOKEY; it connects to no other server")),
+    ("migrate", Partial("not in MULTI and scripts; the server goes on meanwhile")),
     ("module|load", NO_MODULES),
     ("module|loadex", NO_MODULES),
     ("module|unload", NO_MODULES),

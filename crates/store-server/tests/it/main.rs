@@ -22,6 +22,7 @@ mod hostile;
 mod known_scripts;
 mod large;
 mod limits;
+mod migrate;
 mod owner;
 mod replay;
 mod replication;

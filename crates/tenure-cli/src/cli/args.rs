@@ -21,6 +21,7 @@ Examples:
   tenure cli
   tenure cli -h db.example -p 6380 GET greeting
   tenure cli --json HGETALL user:7
+  tenure cli -c -h node-1 SET user:7 ada
   tenure cli --scan --pattern 'user:*'")]
 pub(crate) struct Arguments {
     /// Host of the store.
@@ -71,6 +72,9 @@ pub(crate) struct Arguments {
     /// Give up connecting after this many seconds.
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10)]
     pub(super) timeout: u64,
+    /// Cluster mode: follow to the node that has the key when a node says MOVED or ASK.
+    #[arg(short = 'c')]
+    pub(super) cluster: bool,
     /// Speak RESP3, which has types for maps, sets and doubles.
     #[arg(short = '3')]
     pub(super) resp3: bool,

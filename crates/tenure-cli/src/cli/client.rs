@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use store_client::cluster::{Attempts, Redirect};
 use store_resp::{Protocol, Reply};
 use tenure::Secret;
 
@@ -17,9 +18,27 @@ pub(super) struct Client {
     pub(super) form: Form,
     /// Hears Ctrl-C where it must not end the program.
     pub(super) interrupt: Option<Interrupt>,
+    /// What to do when a node of a cluster says that another one has the key.
+    pub(super) redirections: Redirections,
     connection: Option<Connection>,
     /// Between MULTI and EXEC.
     pub(super) in_transaction: bool,
+}
+
+/// What happens to MOVED and ASK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Redirections {
+    /// They are errors like all others.
+    Shown,
+    Followed,
+    /// Followed, and a line says so, as in redis-cli for all but a single command.
+    FollowedAndTold,
+}
+
+/// How one attempt at a command ended.
+enum Attempt {
+    Over(RequestOutcome),
+    Redirected(Redirect),
 }
 
 /// How a command ended.
@@ -46,7 +65,9 @@ enum Expected {
 
 impl Client {
     pub(super) fn new(target: Target, form: Form) -> Self {
-        Self { target, form, interrupt: None, connection: None, in_transaction: false }
+        let redirections = Redirections::Shown;
+        let (interrupt, connection) = (None, None);
+        Self { target, form, interrupt, redirections, connection, in_transaction: false }
     }
 
     /// The connection, made when there is none.
@@ -89,11 +110,54 @@ impl Client {
     }
 
     fn exchange(&mut self, words: &[Vec<u8>]) -> Result<RequestOutcome, ClientError> {
+        let mut attempts = Attempts::default();
+        let mut is_asking = false;
+        loop {
+            // A node that is asked once too often has its words shown.
+            let follows = self.redirections != Redirections::Shown && attempts.may_hop();
+            match self.attempt(words, is_asking, follows)? {
+                Attempt::Over(outcome) => return Ok(outcome),
+                Attempt::Redirected(redirect) => is_asking = self.follow_to(redirect)?,
+            }
+        }
+    }
+
+    /// Connects to the node that was named, and stays there. True if it must hear ASKING first.
+    fn follow_to(&mut self, redirect: Redirect) -> Result<bool, ClientError> {
+        let is_ask = matches!(redirect, Redirect::Ask { .. });
+        if let Redirect::Moved { slot, to } | Redirect::Ask { slot, to } = redirect {
+            if self.redirections == Redirections::FollowedAndTold {
+                let line = format!("-> Redirected to slot [{slot}] located at {to}\n");
+                print(line.as_bytes())?;
+            }
+            self.target.move_to(to);
+            self.disconnect();
+        }
+        Ok(is_ask)
+    }
+
+    /// The redirection in a reply. A transaction cannot be followed: what was queued stays behind.
+    fn redirection(&self, reply: &Reply) -> Option<Redirect> {
+        let Reply::Error(text) = reply else { return None };
+        let redirect = Redirect::from_text(text, &self.target.node())?;
+        let names_a_node = matches!(redirect, Redirect::Moved { .. } | Redirect::Ask { .. });
+        (names_a_node && !self.in_transaction).then_some(redirect)
+    }
+
+    fn attempt(
+        &mut self,
+        words: &[Vec<u8>],
+        is_asking: bool,
+        follows: bool,
+    ) -> Result<Attempt, ClientError> {
+        if is_asking {
+            self.connection()?.ask(&["ASKING"])?;
+        }
         self.connection()?.send(words)?;
         let document = is_document(words);
         let expected = expected(words);
         let mut left = match expected {
-            Expected::Nothing => return Ok(RequestOutcome::Fine),
+            Expected::Nothing => return Ok(Attempt::Over(RequestOutcome::Fine)),
             Expected::Confirmations(count) => count,
             _ => 1,
         };
@@ -101,10 +165,13 @@ impl Client {
             let reply = match self.receive() {
                 Err(ClientError::Lost(_)) if expected == Expected::Shutdown => {
                     self.disconnect();
-                    return Ok(RequestOutcome::Fine);
+                    return Ok(Attempt::Over(RequestOutcome::Fine));
                 }
                 other => other?,
             };
+            if follows && let Some(redirect) = self.redirection(&reply) {
+                return Ok(Attempt::Redirected(redirect));
+            }
             self.show(&reply, document)?;
             let is_push = matches!(reply, Reply::Push(_));
             if is_push && !matches!(expected, Expected::Stream | Expected::Confirmations(_)) {
@@ -112,15 +179,15 @@ impl Client {
             }
             if let Reply::Error(_) = reply {
                 self.note(words, &reply);
-                return Ok(RequestOutcome::ErrorReply);
+                return Ok(Attempt::Over(RequestOutcome::ErrorReply));
             }
             if expected == Expected::Stream && reply != Reply::Simple("QUEUED".into()) {
-                return self.follow();
+                return self.follow().map(Attempt::Over);
             }
             left -= 1;
             if left == 0 {
                 self.note(words, &reply);
-                return Ok(RequestOutcome::Fine);
+                return Ok(Attempt::Over(RequestOutcome::Fine));
             }
         }
     }

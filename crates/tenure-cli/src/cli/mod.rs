@@ -27,7 +27,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub(crate) use args::Arguments;
-use client::{Client, RequestOutcome};
+use client::{Client, Redirections, RequestOutcome};
 pub(crate) use conversation::Conversation;
 use error::ClientError;
 use format::Form;
@@ -67,6 +67,9 @@ fn dispatch(arguments: &Arguments) -> Result<RequestOutcome, ClientError> {
         return bulk::run(&target, work);
     }
     let mut client = Client::new(target, Form::of(&arguments.shape));
+    if arguments.cluster {
+        client.redirections = Redirections::Followed;
+    }
     if work.scan {
         return look::scan(&mut client, work);
     }
@@ -79,6 +82,9 @@ fn dispatch(arguments: &Arguments) -> Result<RequestOutcome, ClientError> {
     let has_command = !arguments.command.is_empty() || work.last_from_stdin;
     if has_command || work.eval.is_some() {
         return one_shot::run_command(&mut client, arguments);
+    }
+    if arguments.cluster {
+        client.redirections = Redirections::FollowedAndTold;
     }
     if std::io::stdin().is_terminal() {
         return interactive::run(client);

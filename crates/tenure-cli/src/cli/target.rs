@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use store_client::cluster::Node;
 use store_resp::Protocol;
 use tenure::Secret;
 use tenure::backend::redis::{Endpoint, Login, RedisUrl, TlsFiles};
@@ -64,17 +65,29 @@ impl Target {
         })
     }
 
+    /// The place as nodes of a cluster know it.
+    pub(super) fn node(&self) -> Node {
+        match &self.place {
+            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port, .. } => {
+                Node { host: host.clone(), port: *port }
+            }
+            Endpoint::Unix { .. } => Node { host: DEFAULT_HOST.to_owned(), port: DEFAULT_PORT },
+        }
+    }
+
+    /// Another node of the cluster, reached in the same way.
+    pub(super) fn move_to(&mut self, node: Node) {
+        let Node { host, port } = node;
+        self.place = match &self.place {
+            Endpoint::Tls { tls, .. } => Endpoint::Tls { host, port, tls: tls.clone() },
+            _ => Endpoint::Tcp { host, port },
+        };
+    }
+
     /// The place as the prompt shows it.
     pub(super) fn name(&self) -> String {
         match &self.place {
-            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port, .. }
-                if host.contains(':') =>
-            {
-                format!("[{host}]:{port}")
-            }
-            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port, .. } => {
-                format!("{host}:{port}")
-            }
+            Endpoint::Tcp { .. } | Endpoint::Tls { .. } => self.node().to_string(),
             Endpoint::Unix { path } => path.display().to_string(),
         }
     }

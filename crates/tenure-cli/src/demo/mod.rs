@@ -8,7 +8,9 @@
 //! ```
 //! The children die with this process, whatever becomes of it: on Linux the kernel sees to that.
 
+mod cluster;
 mod sentinel;
+mod servers;
 
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -50,7 +52,8 @@ const PAGE: &str = "127.0.0.1:8420";
 Examples:
   tenure demo
   tenure demo --seconds 30
-  tenure demo --sentinel")]
+  tenure demo --sentinel
+  tenure demo --cluster")]
 pub(crate) struct Arguments {
     /// End by itself after this many seconds.
     #[arg(long, value_name = "N")]
@@ -62,6 +65,9 @@ pub(crate) struct Arguments {
     /// primary again and again.
     #[arg(long)]
     sentinel: bool,
+    /// Run the elections on a cluster of six nodes; kill primaries, and move slots.
+    #[arg(long, conflicts_with = "sentinel")]
+    cluster: bool,
     /// Be one of the servers.
     #[arg(long, hide = true, num_args = 1.., allow_hyphen_values = true, value_name = "WORDS")]
     serve: Option<Vec<String>>,
@@ -126,7 +132,7 @@ fn end_with_the_demo(parent: Option<u32>) -> Result<(), Failure> {
 
 async fn show(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let ends = asked_to_end()?;
-    let mut store = StoreOfDemo::start(arguments.sentinel).await?;
+    let mut store = StoreOfDemo::start(arguments).await?;
     let address = store.address()?;
     let mut stage = Stage::set(&address)?;
 
@@ -156,11 +162,15 @@ enum StoreOfDemo {
     One(Store),
     /// Processes of their own.
     Watched(sentinel::Group),
+    Cluster(cluster::Nodes),
 }
 
 impl StoreOfDemo {
-    async fn start(is_watched: bool) -> Result<Self, Failure> {
-        if is_watched {
+    async fn start(arguments: &Arguments) -> Result<Self, Failure> {
+        if arguments.cluster {
+            return Ok(Self::Cluster(cluster::Nodes::start().await?));
+        }
+        if arguments.sentinel {
             return Ok(Self::Watched(sentinel::Group::start().await?));
         }
         let store = Store::builder().any_port().start().map_err(|error| no(&error))?;
@@ -174,12 +184,15 @@ impl StoreOfDemo {
                 Ok(format!("redis://127.0.0.1:{}", store.port().ok_or_else(nowhere)?))
             }
             Self::Watched(group) => Ok(group.address()),
+            Self::Cluster(nodes) => Ok(nodes.address()),
         }
     }
 
     async fn clear(self) {
-        if let Self::Watched(group) = self {
-            group.clear().await;
+        match self {
+            Self::One(_) => {}
+            Self::Watched(group) => group.clear().await,
+            Self::Cluster(nodes) => nodes.clear().await,
         }
     }
 }
@@ -268,6 +281,7 @@ impl Stage {
         match store {
             StoreOfDemo::One(_) => self.play(by).await,
             StoreOfDemo::Watched(group) => self.play_failovers(group, by).await,
+            StoreOfDemo::Cluster(nodes) => self.play_cluster(nodes, by).await,
         }
     }
 

@@ -1,23 +1,17 @@
 //! `tenure demo --sentinel`: a primary with two replicas, three sentinels that watch them, and the
 //! elections over all of them while one primary after the other is killed.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
-use store_resp::{Reply, ReplyParser};
+use store_resp::Reply;
 use tenure::Tenure;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
 
-use super::{INTERVAL, PATIENCE, RESOURCE, Stage, gap_before, no};
+use super::servers::{Part, ask, fields, free_port, listed, make_folder, text, wait};
+use super::{INTERVAL, Stage, no};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{duration, result};
-use crate::own_program::own_program;
 
 /// The name under which the sentinels watch the primary.
 const NAME: &str = "main";
@@ -25,18 +19,6 @@ const STORES: usize = 3;
 const SENTINELS: usize = 3;
 /// How long a primary may be silent: short, so that there is something to see.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
-/// Between two looks at a server.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a server may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// How long after a failover somebody leads again at the latest: a lease and a little more.
-const NEW_TERM_MAX: Duration = Duration::from_secs(10);
-
-/// One server of the demo.
-struct Part {
-    port: u16,
-    process: Child,
-}
 
 /// The stores and the sentinels.
 pub(super) struct Group {
@@ -48,8 +30,7 @@ pub(super) struct Group {
 impl Group {
     /// Starts all of them, and waits until they know each other.
     pub(super) async fn start() -> Result<Self, Failure> {
-        let folder = std::env::temp_dir().join(format!("tenure-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| no(&error))?;
+        let folder = make_folder()?;
         let mut group = Self { folder, stores: Vec::new(), sentinels: Vec::new() };
         for _ in 0..STORES {
             let (port, primary) = (free_port()?, group.stores.first().map(|part| part.port));
@@ -85,7 +66,7 @@ impl Group {
             words.extend(["--replicaof", "127.0.0.1"].map(str::to_owned));
             words.push(primary.to_string());
         }
-        self.start_part(port, &words)
+        Part::start(&self.folder, port, &words)
     }
 
     fn start_sentinel(&self, primary: u16) -> Result<Part, Failure> {
@@ -98,21 +79,8 @@ impl Group {
             DOWN_AFTER.as_millis()
         );
         std::fs::write(&path, text).map_err(|error| no(&error))?;
-        self.start_part(port, &["--sentinel".to_owned(), path.display().to_string()])
-    }
-
-    fn start_part(&self, port: u16, words: &[String]) -> Result<Part, Failure> {
-        let process = Command::new(own_program())
-            .args(["demo", "--parent", &std::process::id().to_string(), "--serve"])
-            .args(words)
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| no(&error))?;
-        Ok(Part { port, process })
+        let words = ["--sentinel".to_owned(), path.display().to_string()];
+        Part::start(&self.folder, port, &words)
     }
 
     async fn await_store(&self, port: u16, is_replica: bool) -> Result<(), Failure> {
@@ -208,100 +176,5 @@ impl Stage {
             group.start_again(old)?;
             self.linger(INTERVAL).await;
         }
-    }
-
-    /// Shows what is said until something is done.
-    async fn hear_until<T>(&mut self, done: impl Future<Output = T>) -> T {
-        let mut done = std::pin::pin!(done);
-        loop {
-            tokio::select! {
-                outcome = &mut done => return outcome,
-                Some(line) = self.said.recv() => {
-                    if self.hear(&line).is_some() {
-                        self.say(&format!("{} leads", line.name));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Shows who leads on the new primary, and for how long nobody did.
-    async fn new_term(
-        &mut self,
-        operator: &Tenure,
-        since: std::time::Instant,
-    ) -> Result<(), Failure> {
-        let ends_at = clock::now() + NEW_TERM_MAX;
-        loop {
-            let left = ends_at.saturating_duration_since(clock::now());
-            let Ok(Some(line)) = timeout(left, self.said.recv()).await else {
-                let leader = self.leader_name();
-                self.say(&format!("{leader} leads on: its lease outlasted the failover"));
-                return Ok(());
-            };
-            let Some(token) = self.hear(&line) else { continue };
-            let took = duration(clock::now().saturating_duration_since(since));
-            let gap = gap_before(&operator.observe(RESOURCE)?.history(8).await?, token)
-                .unwrap_or_default();
-            self.say(&format!("{} leads, {took} after the kill{gap} (token {token})", line.name));
-            return Ok(());
-        }
-    }
-}
-
-fn listed(parts: &[Part]) -> String {
-    parts.iter().map(|part| part.port.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// A port that nobody listens on right now.
-fn free_port() -> Result<u16, Failure> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| no(&error))?;
-    Ok(listener.local_addr().map_err(|error| no(&error))?.port())
-}
-
-/// Looks again and again until there is something to see.
-async fn wait<T>(problem: &str, look: impl AsyncFn() -> Option<T>) -> Result<T, Failure> {
-    let ends_at = clock::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look().await {
-            return Ok(seen);
-        }
-        if clock::now() > ends_at {
-            return Err(Failure::new(exit::TIMED_OUT, format!("{problem} in {PATIENCE:?}")));
-        }
-        sleep(LOOK_EVERY).await;
-    }
-}
-
-/// What a server answers to a line; `None` when it does not.
-async fn ask(port: u16, line: &str) -> Option<Reply> {
-    let asking = async {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-        stream.write_all(format!("{line}\r\n").as_bytes()).await.ok()?;
-        let mut bytes = Vec::new();
-        loop {
-            if stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-            if let Some((reply, _)) = ReplyParser.parse(&bytes).ok()? {
-                return Some(reply);
-            }
-        }
-    };
-    timeout(ANSWER_MAX, asking).await.ok()?
-}
-
-fn text(reply: Reply) -> String {
-    match reply {
-        Reply::Bulk(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        _ => String::new(),
-    }
-}
-
-/// The strings of an array.
-fn fields(reply: Reply) -> Vec<String> {
-    match reply {
-        Reply::Array(items) => items.into_iter().map(text).collect(),
-        _ => Vec::new(),
     }
 }

@@ -73,6 +73,31 @@ fn with_sentinels_everything_moves_when_the_primary_is_killed() {
 }
 
 #[test]
+fn a_cluster_loses_a_primary_and_moves_slots_and_the_election_goes_on() {
+    let mut demo = demo(&["--cluster"]);
+    demo.next_line_with("a cluster of six nodes at ports", GENEROUS);
+    demo.next_line_with("leads", GENEROUS);
+    demo.next_line_with("is killed", GENEROUS);
+    let moved = demo.next_line_with("took over", GENEROUS);
+    assert!(moved.contains("after the kill"), "{moved}");
+    let writes = demo.next_line_with("meanwhile", GENEROUS);
+    assert!(writes.contains("have an unknown outcome"), "{writes}");
+    demo.next_line_with("is started again", GENEROUS);
+    demo.next_line_with("with the election's own, move from port", GENEROUS);
+    demo.next_line_with("have moved in", GENEROUS);
+    demo.next_line_with("is still the leader", GENEROUS);
+    let writes = demo.next_line_with("meanwhile", GENEROUS);
+    assert!(writes.contains("; 0 have an unknown outcome"), "no connection broke: {writes}");
+    let started = children(demo.pid());
+    assert!(started.len() >= 9, "six nodes, three instances: {started:?}");
+    demo.interrupt();
+    assert!(demo.wait(GENEROUS).success());
+    wait_until("nobody is left", GENEROUS, || started.iter().all(|id| is_gone(*id)));
+    let folder = std::env::temp_dir().join(format!("tenure-demo-{}", demo.pid()));
+    assert!(!folder.exists());
+}
+
+#[test]
 fn it_ends_by_itself_when_told_so() {
     let mut demo = demo(&["--seconds", "2"]);
     demo.next_line_with("leads", GENEROUS);

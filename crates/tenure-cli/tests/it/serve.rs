@@ -50,7 +50,7 @@ fn a_wrong_setting_stops_the_start_with_the_line_and_the_reason() {
         ("include nosuch.conf\n", &["line 1", "nosuch.conf", "No such file"]),
         ("include circle.conf\n", &["more than 16 files"]),
         ("port 0\nactivedefrag yes\n", &["line 2", "cannot move"]),
-        ("cluster-enabled yes\n", &["line 1", "no cluster mode"]),
+        ("cluster-enabled yes\nport 0\n", &["cluster-enabled needs a port"]),
         ("loadmodule x.so\n", &["line 1", "modules"]),
         ("rename-command nosuch x\n", &["line 1", "No such command"]),
         ("port 0\nsupervised upstart\n", &["upstart is not supported"]),

@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{PushInfo, PushKind, Value};
+use store_client::cluster::{Slot, SlotMap};
 use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::map::SlotMap;
-use super::slot::Slot;
 use crate::audience::{Audience, Subscriber};
 use crate::backoff::Backoff;
 use crate::dial::{DIAL_TIMEOUT, Line, Route};
@@ -87,7 +86,7 @@ impl ShardListeners {
         }
         unplaced.retain(|(_, subscriber)| !subscriber.is_closed());
         for (name, subscriber) in std::mem::take(unplaced) {
-            let Some(owner) = map.owner(Slot::of(&name)) else {
+            let Some(owner) = map.owner(Slot::of(name.as_bytes())) else {
                 unplaced.push((name, subscriber));
                 continue;
             };

@@ -2,15 +2,12 @@
 //!
 //! In: steps whose keys share a slot, as those of one resource do. Out: their replies, from
 //! whichever node has that slot. Nodes are found by asking any of those that the address names
-//! (`survey`), requests find their node by the map that comes of it (`map`, `router`), listeners
-//! likewise (`listener`). Each node has a connection as a single server has.
+//! (`survey`), requests find their node by the map that comes of it (`router`), listeners likewise
+//! (`listener`). Each node has a connection as a single server has.
 
 mod address;
 mod listener;
-mod map;
-mod redirect;
 mod router;
-mod slot;
 mod survey;
 
 use std::future::Future;
@@ -18,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use store_client::cluster::Slot;
 use tenure_core::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::address::ClusterAddress;
 use self::listener::ShardListeners;
 use self::router::{Router, SURVEY_EVERY, SlotRequest};
-use self::slot::Slot;
 pub use self::survey::{ClusterSurvey, Shard};
 use super::audience::Subscriber;
 use super::connection::{CALLS_QUEUED_MAX, ConnectionOptions, Deployment, Replies, in_time};

@@ -20,16 +20,14 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
+use store_client::cluster::{Attempts, HOPS_MAX, Redirect, Slot, SlotMap, nodes_to_ask};
 use tenure_core::{StoreError, StoreErrorKind};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::address::ClusterAddress;
 use super::listener::ShardListeners;
-use super::map::SlotMap;
-use super::redirect::Redirect;
-use super::slot::Slot;
-use super::survey::{nodes_to_ask, survey};
+use super::survey::survey;
 use crate::backoff::Backoff;
 use crate::connection::{CALLS_QUEUED_MAX, ConnectionOptions, Replies, SendMode};
 use crate::dial::Route;
@@ -40,12 +38,6 @@ use crate::transport::RequestConnections;
 use tenure_backend::Connection;
 use tenure_backend::clock::timer_now;
 
-/// How often one request is sent on before it is abandoned: two nodes may disagree for a moment and
-/// send it to and fro.
-const HOPS_MAX: u32 = 5;
-/// The wait before a request whose keys are on their way is sent again; it grows by itself.
-const REST: Duration = Duration::from_millis(20);
-const REST_MAX: Duration = Duration::from_millis(200);
 /// The least time between two surveys: many requests are sent on at once when a slot moves.
 const SURVEY_GAP: Duration = Duration::from_millis(100);
 /// How often the nodes are asked all the same: a node that nobody has asked for yet may be gone.
@@ -63,10 +55,7 @@ pub(super) struct SlotRequest {
     pub(super) deadline: Instant,
     pub(super) timeout: Duration,
     pub(super) done: oneshot::Sender<Result<Replies, StoreError>>,
-    /// How often it was sent on since it last rested.
-    hops: u32,
-    /// How often it rested.
-    rests: u32,
+    attempts: Attempts,
 }
 
 impl SlotRequest {
@@ -77,7 +66,7 @@ impl SlotRequest {
         timeout: Duration,
         done: oneshot::Sender<Result<Replies, StoreError>>,
     ) -> Self {
-        SlotRequest { slot, steps, deadline, timeout, done, hops: 0, rests: 0 }
+        SlotRequest { slot, steps, deadline, timeout, done, attempts: Attempts::default() }
     }
 
     /// What it is about, for people.
@@ -295,7 +284,7 @@ impl Router {
                 self.want_survey();
                 self.send_on(request, &to, SendMode::Plain);
             }
-            Redirect::Ask { to } => self.send_on(request, &to, SendMode::Asking),
+            Redirect::Ask { to, .. } => self.send_on(request, &to, SendMode::Asking),
             Redirect::TryAgain => self.rest(request, said),
             Redirect::Down => {
                 self.want_survey();
@@ -306,8 +295,7 @@ impl Router {
     }
 
     fn send_on(&mut self, mut request: SlotRequest, to: &Node, send_mode: SendMode) {
-        request.hops += 1;
-        if request.hops > HOPS_MAX {
+        if !request.attempts.may_hop() {
             let slot = request.slot;
             return request.end(Err(StoreError::not_now(format!(
                 "slot {slot} was sent from node to node {HOPS_MAX} times, last to {to}, for the \
@@ -319,13 +307,10 @@ impl Router {
 
     /// The keys are on their way: tries again in a moment, if there is one left.
     fn rest(&mut self, mut request: SlotRequest, said: StoreError) {
-        let rest = REST.saturating_mul(1 << request.rests.min(8)).min(REST_MAX);
-        let until = timer_now() + rest;
+        let until = timer_now() + request.attempts.rest();
         if until >= request.deadline {
             return request.end(Err(said));
         }
-        request.rests += 1;
-        request.hops = 0;
         self.in_flight.push(Box::pin(async move {
             tokio::time::sleep_until(until).await;
             Flight::Rested(request)
@@ -470,7 +455,7 @@ async fn surveyed(
         match surveying {
             Surveying::At(at) => {
                 tokio::time::sleep_until(*at).await;
-                let nodes = nodes_to_ask(address, map);
+                let nodes = nodes_to_ask(address.seeds(), map);
                 *surveying = Surveying::Now(Box::pin(survey(Arc::clone(address), nodes)));
             }
             Surveying::Now(survey) => return survey.await,

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::join_all;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::Value;
+use store_client::cluster::{ASK_TIMEOUT, Slot, SlotMap, first_answer};
 use tenure_core::{StoreError, StoreErrorKind};
 
 use super::address::ClusterAddress;
-use super::map::SlotMap;
-use super::slot::Slot;
 use crate::SurveyError;
 use crate::dial::Route;
 use crate::error;
@@ -19,59 +16,18 @@ use crate::node::Node;
 use crate::text::cleaned;
 use crate::url::RedisUrl;
 
-/// How long one node may take to answer.
-const ASK_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long one is waited for before the next is asked beside it. All at once would be three times
-/// the connections whenever a whole fleet looks for its store.
-const NEXT_ASKED_AFTER: Duration = Duration::from_millis(150);
-/// How many of the known nodes may be asked, beside one that the address names: a node that was cut
-/// off tells an old story, so others are asked each time.
-const KNOWN_ASKED: usize = 2;
-
-/// Whom to ask in turn: everyone that the address names as long as nothing is known, then a few.
-pub(super) fn nodes_to_ask(address: &ClusterAddress, map: Option<&SlotMap>) -> Vec<Node> {
-    let mut nodes = map.map_or(address.seeds(), SlotMap::nodes).to_vec();
-    fastrand::shuffle(&mut nodes);
-    if map.is_none() {
-        return nodes;
-    }
-    nodes.truncate(KNOWN_ASKED);
-    // Names may lead elsewhere by now, which nobody else would tell.
-    let seed = fastrand::choice(address.seeds()).filter(|seed| !nodes.contains(seed));
-    nodes.extend(seed.cloned());
-    nodes
-}
-
 /// The first answer of `nodes`. The error is the one that a person can do most about.
 pub(super) async fn survey(
     address: Arc<ClusterAddress>,
     nodes: Vec<Node>,
 ) -> Result<SlotMap, StoreError> {
-    let mut asking = FuturesUnordered::new();
-    let mut failures = Vec::new();
-    let mut others = nodes.iter();
-    asking.extend(others.next().map(|node| ask(&address, node)));
-    while !asking.is_empty() {
-        tokio::select! {
-            Some((node, answer)) = asking.next() => match answer {
-                Ok(map) => return Ok(map),
-                Err(error) => failures.push((node, error)),
-            },
-            () = tokio::time::sleep(NEXT_ASKED_AFTER), if !others.as_slice().is_empty() => {}
-        }
-        asking.extend(others.next().map(|node| ask(&address, node)));
-    }
-    Err(verdict(&failures))
+    let answer = first_answer(&nodes, |node| ask(&address, node)).await;
+    answer.map_err(|failures| verdict(&failures))
 }
 
-async fn ask<'a>(
-    address: &ClusterAddress,
-    node: &'a Node,
-) -> (&'a Node, Result<SlotMap, StoreError>) {
-    let route = match Route::to(&address.node_at(node)) {
-        Ok(route) => route,
-        Err(error) => return (node, Err(StoreError::unreachable(error.to_string()))),
-    };
+async fn ask(address: &ClusterAddress, node: &Node) -> Result<SlotMap, StoreError> {
+    let route = Route::to(&address.node_at(node))
+        .map_err(|error| StoreError::unreachable(error.to_string()))?;
     let asking = async {
         let mut line = route.open_unchecked().await?;
         let mut question = redis::cmd("CLUSTER");
@@ -85,7 +41,7 @@ async fn ask<'a>(
             Err(error) => Err(refusal(address, node, error::from_connection(&error))),
         }
     };
-    (node, route.within(ASK_TIMEOUT, asking).await)
+    route.within(ASK_TIMEOUT, asking).await
 }
 
 /// A server that knows no clusters says so in words of its own.
@@ -191,10 +147,10 @@ type Failures = Vec<(Node, StoreError)>;
 async fn ask_each(address: &ClusterAddress, nodes: Vec<Node>) -> (Told, Failures) {
     let answers = join_all(nodes.iter().map(|node| ask(address, node))).await;
     let (mut told, mut failures) = (Vec::new(), Vec::new());
-    for (node, answer) in answers {
+    for (node, answer) in nodes.into_iter().zip(answers) {
         match answer {
-            Ok(map) => told.push((node.clone(), map)),
-            Err(error) => failures.push((node.clone(), error)),
+            Ok(map) => told.push((node, map)),
+            Err(error) => failures.push((node, error)),
         }
     }
     (told, failures)
@@ -239,21 +195,6 @@ mod tests {
         let alone = || (&node, StoreError::wrong_address("not a node of a cluster"));
         assert_eq!(verdict(&[alone(), alone()]).kind(), StoreErrorKind::WrongAddress);
         assert_eq!(verdict(&[alone(), silent()]).kind(), StoreErrorKind::Unreachable);
-    }
-
-    #[test]
-    fn a_few_of_many_are_asked_and_one_that_the_address_names() {
-        let address = ClusterAddress::parse("redis+cluster://seed-1,seed-2").unwrap();
-        assert_eq!(nodes_to_ask(&address, None).len(), 2);
-        let asked = Node { host: "a".into(), port: 1 };
-        let mut map = SlotMap::parse(&Value::Array(vec![]), &asked).unwrap();
-        for port in 1..100 {
-            let slot = super::super::slot::Slot::numbered(u64::from(port)).unwrap();
-            map.learn(slot, &Node { host: "known".into(), port });
-        }
-        let asked = nodes_to_ask(&address, Some(&map));
-        assert_eq!(asked.len(), 3);
-        assert!(asked[2].host.starts_with("seed-"), "{asked:?}");
     }
 
     #[test]

@@ -18,6 +18,28 @@ impl ClusterGroup {
         self.finish_migration(slot, to);
     }
 
+    /// Moves `count` slots from one master to another with `redis-cli --cluster reshard`, as
+    /// operators do, and returns what it wrote.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn reshard(&self, from: usize, to: usize, count: usize) -> String {
+        let address = self.server(from).authority();
+        let (from, to, count) = (&self.nodes[from].id, &self.nodes[to].id, count.to_string());
+        let words = ["--cluster", "reshard", &address, "--cluster-from", from, "--cluster-to", to];
+        let options = ["--cluster-slots", &count, "--cluster-yes"];
+        self.witness().server.cli(&[&words[..], &options[..]].concat())
+    }
+
+    /// How many slots a master has, as it says itself.
+    #[must_use]
+    pub fn slots_of(&self, master: usize) -> usize {
+        let node = &self.nodes[master];
+        let seen = node.sees();
+        let own = seen.iter().find(|one| one.id == node.id);
+        own.map_or(0, |own| own.slots.iter().map(|(first, last)| last - first + 1).sum())
+    }
+
     /// Opens a slot for migration: its owner sends clients on with ASK for keys that it no longer
     /// has, and answers TRYAGAIN where it has some of a request's keys only.
     ///

@@ -137,6 +137,7 @@ fn flags(session: &Session) -> String {
         (session.has(session_flag::WATCH_BROKEN), 'd'),
         (session.has(session_flag::CLOSING), 'c'),
         (session.origin.is_unix, 'U'),
+        (session.has(session_flag::READS_REPLICA), 'r'),
         (session.has(session_flag::NO_EVICT), 'e'),
     ];
     let set: String =

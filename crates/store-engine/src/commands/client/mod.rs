@@ -15,7 +15,7 @@ use kill::client_kill;
 pub(crate) use kill::kill;
 pub(crate) use list::describe_client;
 use list::{client_info, client_list};
-pub(crate) use pause::{begin_pause, end_pause};
+pub(crate) use pause::{begin_pause, end_pause, resume_postponed};
 use pause::{client_pause, client_unpause};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS)

@@ -48,6 +48,11 @@ pub(crate) fn end_pause(db: &mut Keyspace, server: &mut ServerState) {
     }
     db.set_paused(false);
     server.gates &= !server_gate::PAUSED;
+    resume_postponed(server);
+}
+
+/// Lets all sessions that are held back try again.
+pub(crate) fn resume_postponed(server: &mut ServerState) {
     for id in std::mem::take(&mut server.postponed) {
         if let Some(session) = server.sessions.get_mut(id) {
             session.flags &= !(session_flag::BLOCKED | session_flag::POSTPONED);

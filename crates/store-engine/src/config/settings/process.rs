@@ -39,6 +39,8 @@ pub struct TlsSettings {
     pub dh_params_file: String,
     /// `tls-replication`: whether the link to a primary is encrypted.
     pub encrypts_replication: bool,
+    /// `tls-cluster`: whether links between nodes are encrypted.
+    pub encrypts_bus: bool,
     /// `tls-client-cert-file`: what is shown to other servers, instead of `tls-cert-file`.
     pub client_cert_file: String,
     /// `tls-client-key-file`.
@@ -181,6 +183,7 @@ impl TlsSettings {
             ca_cert_folder: text("tls-ca-cert-dir"),
             dh_params_file: text("tls-dh-params-file"),
             encrypts_replication: texts.is_on("tls-replication"),
+            encrypts_bus: texts.is_on("tls-cluster"),
             client_cert_file: text("tls-client-cert-file"),
             client_key_file: text("tls-client-key-file"),
             client_key_file_pass: text("tls-client-key-file-pass"),

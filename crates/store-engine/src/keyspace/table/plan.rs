@@ -1,6 +1,6 @@
 //! A table that is told how many keys come.
 
-use super::{LOAD_MAX, SEGMENT_LEN_MAX, Segment, Table, buckets_max};
+use super::{LOAD_MAX, SEGMENT_LEN_MAX, Segment, Table, buckets_max, place_of};
 
 impl Table {
     /// Lays out an empty table as it will be with so many keys, so that none has to move while
@@ -10,7 +10,9 @@ impl Table {
         /// Who says so may be wrong; beyond this, segments split as usual.
         const BELIEVED_MAX: u64 = 64 * 1024 * 1024;
         let keys = keys.min(BELIEVED_MAX);
-        if self.len > 0 || self.depth > 0 || keys < SEGMENT_LEN_MAX as u64 {
+        // Nobody knows how many of them each slot gets.
+        let is_by_slot = self.slots.is_some();
+        if self.len > 0 || self.depth > 0 || keys < SEGMENT_LEN_MAX as u64 || is_by_slot {
             return;
         }
         let mut planned = Vec::new();
@@ -31,7 +33,7 @@ impl Table {
 /// prefix and its depth each, in hash order.
 fn plan(keys: u64, prefix: u64, depth: u32, planned: &mut Vec<(u64, u32)>) {
     let hash = if depth == 0 { 0 } else { prefix << (64 - depth) };
-    if keys < (buckets_max(hash, depth) * LOAD_MAX) as u64 {
+    if keys < (buckets_max(place_of(hash, depth)) * LOAD_MAX) as u64 {
         planned.push((prefix, depth));
         return;
     }

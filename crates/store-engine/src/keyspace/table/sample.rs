@@ -61,8 +61,12 @@ impl Table {
         if total == 0 {
             return None;
         }
-        // Hashing spreads entries so evenly that no segment has more than this.
-        let weight_max = (4 * (total / segments) + 8).min(SEGMENT_LEN_MAX);
+        let weight_max = match self.slots {
+            // Hashing spreads entries so evenly that no segment has more than this.
+            None => (4 * (total / segments) + 8).min(SEGMENT_LEN_MAX),
+            // Slots have as many as they have.
+            Some(_) => SEGMENT_LEN_MAX,
+        };
         for _ in 0..SEGMENT_DRAWS_MAX {
             let segment = &self.segments[random.below(segments)];
             if random.below(weight_max) < segment.count(scope) {

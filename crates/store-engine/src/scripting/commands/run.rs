@@ -8,12 +8,14 @@ use store_script::{
 
 use crate::acl;
 use crate::busy::{Busy, BusyDecision};
+use crate::cluster::route;
 use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::eviction;
 use crate::gate;
 use crate::keyspace::changes::Audience;
+use crate::migration;
 use crate::registry::RowId;
 use crate::scripting::{RunningScript, ScriptKind};
 use crate::session::session_flag;
@@ -72,7 +74,12 @@ pub(super) fn run(
         true => keys.iter().copied().map(Box::from).collect(),
         false => Vec::new(),
     };
-    let running = RunningScript { tracked_keys, ..begin(cx, request, start.kind) };
+    let running = RunningScript {
+        tracked_keys,
+        slot: keys.first().map(|key| store_resp::slot::slot_of(key)),
+        may_cross_slots: start.flags.contains(Flags::ALLOW_CROSS_SLOT_KEYS),
+        ..begin(cx, request, start.kind)
+    };
     cx.server.scripting.running = Some(running);
     let mut reply = std::mem::replace(&mut cx.reply, ReplyWriter::new(client)).into_output();
     let reply_start = reply.position();
@@ -117,6 +124,8 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         audience: Some(Audience::All),
         protocol: cx.session.protocol,
         tracked_keys: Vec::new(),
+        slot: None,
+        may_cross_slots: false,
     }
 }
 
@@ -227,11 +236,19 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         if self.cx.session.has(session_flag::RESTRICTED) {
             self.as_script(row, |cx| acl::check_scripted(cx, request))?;
         }
+        if self.cx.server.gates & server_gate::CLUSTER != 0 {
+            route::check_scripted(self.cx, command, request)?;
+        }
         let running = self.cx.server.scripting.running.as_ref();
         let has_written = running.is_some_and(|running| running.has_written);
         if self.only_reads && command.has(WRITE | MAY_REPLICATE) {
             let text = "ERR Write commands are not allowed from read-only scripts.";
             return Err(CommandError::text(text));
+        }
+        if self.cx.server.gates & server_gate::LEAVING != 0
+            && migration::changes_leaving(self.cx.server, self.cx.db.selected(), command, request)
+        {
+            return Err(migration::LEAVING);
         }
         if command.has(WRITE) {
             if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {

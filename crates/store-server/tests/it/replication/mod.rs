@@ -10,5 +10,5 @@ mod replica;
 mod restart;
 mod rolling;
 mod same_words;
-mod support;
+pub(crate) mod support;
 mod waiting;

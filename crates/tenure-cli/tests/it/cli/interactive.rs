@@ -8,13 +8,13 @@ use super::terminal::Terminal;
 use super::{both_stores, cli_on, our_store};
 
 /// A session whose history lies in `folder`.
-fn session(server: &RedisServer, folder: &TempFolder, words: &[&str]) -> Terminal {
+pub(super) fn session(server: &RedisServer, folder: &TempFolder, words: &[&str]) -> Terminal {
     let mut command = cli_on(server, words);
     command.env("XDG_STATE_HOME", folder.path()).env("NO_COLOR", "1");
     Terminal::start(command)
 }
 
-fn prompt(server: &RedisServer) -> String {
+pub(super) fn prompt(server: &RedisServer) -> String {
     format!("127.0.0.1:{}> ", server.port())
 }
 

@@ -1,6 +1,7 @@
 //! `tenure cli` against our own store and a real redis-server.
 
 mod bulk;
+mod cluster;
 mod interactive;
 mod one_shot;
 mod same_output;

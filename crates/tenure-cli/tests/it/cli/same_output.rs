@@ -67,7 +67,7 @@ fn fill(server: &RedisServer) {
     }
 }
 
-fn redis_cli(server: &RedisServer, words: &[&str]) -> Command {
+pub(super) fn redis_cli(server: &RedisServer, words: &[&str]) -> Command {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &server.port().to_string()]).args(words).env_remove("FAKETTY");
     command

@@ -2,16 +2,26 @@
 
 use redis::ServerError;
 
+use super::node::Node;
 use super::slot::Slot;
-use crate::node::Node;
 
 /// Why a node did not carry a request out. In each case nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
+pub enum Redirect {
     /// Another node has the slot.
-    Moved { slot: Slot, to: Node },
+    Moved {
+        /// The slot.
+        slot: Slot,
+        /// Its owner.
+        to: Node,
+    },
     /// The slot is on its way, and these keys are there already: ask there, for this once.
-    Ask { to: Node },
+    Ask {
+        /// The slot.
+        slot: Slot,
+        /// The node that is to have it.
+        to: Node,
+    },
     /// The slot is on its way, and some of these keys are here, some there.
     TryAgain,
     /// The cluster serves nothing, or nobody has the slot.
@@ -20,8 +30,14 @@ pub(super) enum Redirect {
 
 impl Redirect {
     /// The redirection in an error reply, if it is one. `asked` is the node that said so.
-    pub(super) fn parse(error: &ServerError, asked: &Node) -> Option<Self> {
+    pub fn parse(error: &ServerError, asked: &Node) -> Option<Self> {
         Self::from_words(error.code(), error.details().unwrap_or_default(), asked)
+    }
+
+    /// The same for the text of an error reply: `MOVED 3999 127.0.0.1:6381`.
+    pub fn from_text(text: &str, asked: &Node) -> Option<Self> {
+        let (code, words) = text.split_once(' ').unwrap_or((text, ""));
+        Self::from_words(code, words, asked)
     }
 
     fn from_words(code: &str, words: &str, asked: &Node) -> Option<Self> {
@@ -30,7 +46,10 @@ impl Redirect {
                 let (slot, to) = target(words, asked)?;
                 Some(Redirect::Moved { slot, to })
             }
-            "ASK" => target(words, asked).map(|(_, to)| Redirect::Ask { to }),
+            "ASK" => {
+                let (slot, to) = target(words, asked)?;
+                Some(Redirect::Ask { slot, to })
+            }
             "TRYAGAIN" => Some(Redirect::TryAgain),
             "CLUSTERDOWN" => Some(Redirect::Down),
             _ => None,
@@ -55,9 +74,7 @@ mod tests {
     use super::*;
 
     fn parsed(reply: &str) -> Option<Redirect> {
-        let (code, words) = reply.split_once(' ').unwrap();
-        let asked = Node { host: "asked".into(), port: 1 };
-        Redirect::from_words(code, words, &asked)
+        Redirect::from_text(reply, &Node { host: "asked".into(), port: 1 })
     }
 
     fn at(host: &str, port: u16) -> Node {
@@ -71,7 +88,10 @@ mod tests {
             ("MOVED 3999 10.0.0.1:6381", Redirect::Moved { slot, to: at("10.0.0.1", 6381) }),
             ("MOVED 3999 ::1:6381", Redirect::Moved { slot, to: at("::1", 6381) }),
             ("MOVED 3999 :6381", Redirect::Moved { slot, to: at("asked", 6381) }),
-            ("ASK 3999 node-2.example:7000", Redirect::Ask { to: at("node-2.example", 7000) }),
+            (
+                "ASK 3999 node-2.example:7000",
+                Redirect::Ask { slot, to: at("node-2.example", 7000) },
+            ),
             ("TRYAGAIN Multiple keys request during rehashing of slot", Redirect::TryAgain),
             ("CLUSTERDOWN Hash slot not served", Redirect::Down),
         ];

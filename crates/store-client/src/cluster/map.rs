@@ -3,18 +3,19 @@
 use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
+use store_resp::slot::SLOT_COUNT;
 
-use super::slot::{SLOT_COUNT, Slot};
-use crate::node::Node;
+use super::node::Node;
+use super::slot::Slot;
 
 /// More nodes than any cluster has: the makers of Redis recommend up to 1,000.
-const NODES_MAX: usize = 4096;
+pub(super) const NODES_MAX: usize = 4096;
 /// How many stretches of missing slots a message names.
 const GAPS_SHOWN_MAX: usize = 3;
 
 /// Which node has which slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SlotMap {
+pub struct SlotMap {
     /// Primaries and replicas.
     nodes: Vec<Node>,
     /// By slot: the place of its primary in `nodes`.
@@ -25,7 +26,7 @@ pub(super) struct SlotMap {
 
 impl SlotMap {
     /// Reads the answer to `CLUSTER SLOTS` by the node `asked`. Fails with what is wrong with it.
-    pub(super) fn parse(reply: &Value, asked: &Node) -> Result<Self, String> {
+    pub fn parse(reply: &Value, asked: &Node) -> Result<Self, String> {
         let owners = vec![None; usize::from(SLOT_COUNT)];
         let mut map = Self { nodes: Vec::new(), owners, replicas: BTreeSet::new() };
         let mut places = HashMap::new();
@@ -45,23 +46,23 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// The node that serves a slot.
-    pub(super) fn owner(&self, slot: Slot) -> Option<&Node> {
+    /// The primary that serves a slot; `None` if nobody does.
+    pub fn owner(&self, slot: Slot) -> Option<&Node> {
         self.owners[slot.index()].and_then(|place| self.nodes.get(usize::from(place)))
     }
 
     /// Primaries and replicas.
-    pub(super) fn nodes(&self) -> &[Node] {
+    pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// Whether a node serves any slot.
-    pub(super) fn is_owner(&self, node: &Node) -> bool {
+    pub fn is_owner(&self, node: &Node) -> bool {
         self.place(node).is_some_and(|place| self.owners.contains(&Some(place)))
     }
 
     /// The replicas of a node.
-    pub(super) fn replicas_of(&self, node: &Node) -> impl Iterator<Item = &Node> {
+    pub fn replicas_of(&self, node: &Node) -> impl Iterator<Item = &Node> {
         let master = self.place(node);
         let pairs = self.replicas.iter().filter(move |(of, _)| Some(*of) == master);
         pairs.filter_map(|(_, replica)| self.nodes.get(usize::from(*replica)))
@@ -73,7 +74,7 @@ impl SlotMap {
     }
 
     /// The slots that a node serves.
-    pub(super) fn owned_by(&self, node: &Node) -> impl Iterator<Item = Slot> {
+    pub fn owned_by(&self, node: &Node) -> impl Iterator<Item = Slot> {
         let place = self.place(node);
         let owned = self
             .owners
@@ -84,20 +85,20 @@ impl SlotMap {
     }
 
     /// A node serves no slot as long as nothing else is heard.
-    pub(super) fn forget(&mut self, node: &Node) {
+    pub fn forget(&mut self, node: &Node) {
         let place = self.place(node);
         self.owners.iter_mut().filter(|owner| **owner == place).for_each(|owner| *owner = None);
     }
 
     /// A node said that another one serves the slot.
-    pub(super) fn learn(&mut self, slot: Slot, node: &Node) {
+    pub fn learn(&mut self, slot: Slot, node: &Node) {
         if let Some(place) = self.place_for(node) {
             self.owners[slot.index()] = Some(place);
         }
     }
 
     /// A node said that another one is its replica.
-    pub(super) fn learn_replica(&mut self, master: &Node, replica: &Node) {
+    pub fn learn_replica(&mut self, master: &Node, replica: &Node) {
         if let (Some(master), Some(replica)) = (self.place_for(master), self.place_for(replica)) {
             self.replicas.insert((master, replica));
         }
@@ -113,7 +114,7 @@ impl SlotMap {
     }
 
     /// The slots that nobody serves, for people: `0-99, 5460`. `None` when there are none.
-    pub(super) fn gaps(&self) -> Option<String> {
+    pub fn gaps(&self) -> Option<String> {
         let mut stretches: Vec<(usize, usize)> = Vec::new();
         for (slot, _) in self.owners.iter().enumerate().filter(|(_, owner)| owner.is_none()) {
             match stretches.last_mut() {

@@ -2,31 +2,30 @@
 
 use std::fmt;
 
-pub(super) use store_resp::slot::SLOT_COUNT;
-use store_resp::slot::slot_of;
+use store_resp::slot::{SLOT_COUNT, slot_of};
 
 /// One slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Slot(u16);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u16);
 
 impl Slot {
     /// The slot of a key: of the text in its first `{…}`, if there is any.
-    pub(super) fn of(key: &str) -> Self {
-        Slot(slot_of(key.as_bytes()))
+    pub fn of(key: impl AsRef<[u8]>) -> Self {
+        Slot(slot_of(key.as_ref()))
     }
 
     /// The slot of this number, if there is one.
-    pub(super) fn numbered(number: u64) -> Option<Self> {
+    pub fn numbered(number: u64) -> Option<Self> {
         u16::try_from(number).ok().filter(|number| *number < SLOT_COUNT).map(Slot)
     }
 
     /// Its number.
-    pub(super) fn number(self) -> u16 {
+    pub fn number(self) -> u16 {
         self.0
     }
 
     /// Its place in a list of all slots.
-    pub(super) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }

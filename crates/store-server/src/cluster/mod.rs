@@ -1,0 +1,235 @@
+//! A node of a cluster around the engine: the bus, nodes.conf, and what the machine asks for.
+//!
+//! ```text
+//! time, connections, packets ─► Engine: Cluster ─► Output ─► in order:
+//!     Persist ─► a thread ─► only then the packets behind it
+//!     Become ─► replication · DropSlots, Publish ─► Engine · Dial, Close ─► peers
+//! ```
+//! The machine decides everything; it lives in the engine, where the gate asks it. The loop feeds
+//! it and does what it asks for (`event_loop/cluster.rs`). What is said may tell of epochs and
+//! votes, so it waits until nodes.conf has them; the loop itself never waits for the disk.
+
+mod file;
+mod log;
+mod settings;
+mod start;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use store_cluster::wire::{LinkError, packet_len};
+use store_cluster::{Body, LinkId, Message, NodeId};
+
+use crate::listen::Listener;
+use crate::peers::PeerId;
+use crate::persistence::Mailbox;
+use file::open_nodes_file;
+pub(crate) use file::{NodesFile, Written};
+pub(crate) use log::words;
+pub(crate) use settings::settings_of;
+use settings::{BusPort, bus_port};
+pub(crate) use start::prepare;
+
+/// The longest packet of somebody who is not known: the gossip of a full table fits.
+const STRANGER_PACKET_MAX: u32 = 512 * 1024;
+/// Connections of strangers at once; more are refused until some of them are gone.
+const STRANGERS_MAX: usize = 128;
+/// Bytes of packets that are not whole yet, over all connections.
+const UNPARSED_MAX: usize = 1024 * 1024 * 1024;
+/// What may wait for one node when `cluster-link-sendbuf-limit` sets no limit.
+pub(crate) const LINK_BUFFER_MAX: usize = 256 * 1024 * 1024;
+
+/// A connection of the bus.
+pub(crate) struct BusConnection {
+    pub(crate) peer: PeerId,
+    /// Whom it leads to, or who named itself on it.
+    pub(crate) node: Option<NodeId>,
+    /// Unix milliseconds.
+    pub(crate) opened_at_ms: u64,
+    /// The addresses of this end and of the other.
+    pub(crate) hosts: (String, String),
+    /// Bytes that are no whole packet yet.
+    unparsed: Vec<u8>,
+}
+
+/// What waits until nodes.conf is written.
+enum Held {
+    /// The write of this number.
+    Write(u64),
+    Send(LinkId, Arc<Message>),
+}
+
+/// What a node begins with.
+pub(crate) struct ClusterStart {
+    pub(crate) file: NodesFile,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) bus_port: u16,
+    /// Whether there was no nodes.conf.
+    pub(crate) is_new: bool,
+}
+
+/// One node, as the loop drives it.
+pub(crate) struct ClusterDriver {
+    pub(crate) file: NodesFile,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) bus_port: u16,
+    /// Whether data is loaded, so that the node may talk to others.
+    pub(crate) is_started: bool,
+    pub(crate) links: BTreeMap<LinkId, BusConnection>,
+    pub(crate) of_peers: BTreeMap<PeerId, LinkId>,
+    /// Connections that may have something to read.
+    pub(crate) ready: BTreeSet<PeerId>,
+    /// Listeners that may have more connections.
+    pub(crate) to_accept: BTreeSet<usize>,
+    /// When the data last was in step with this master, by the clock that nobody sets.
+    pub(crate) in_step: Option<(NodeId, u64)>,
+    /// When the machine wants to hear of time.
+    pub(crate) wakes_at_ms: u64,
+    /// Scratch for reads.
+    pub(crate) buffer: Vec<u8>,
+    held: VecDeque<Held>,
+    inbound_count: u64,
+    unparsed_bytes: usize,
+    /// The packet that was encoded last: a broadcast is encoded once.
+    encoded: Option<(Arc<Message>, Vec<u8>)>,
+    /// Packets of this kind are dropped as they come (DEBUG).
+    pub(crate) dropped_kind: Option<u16>,
+}
+
+impl ClusterDriver {
+    pub(crate) fn new(start: ClusterStart, mailbox: Mailbox) -> Self {
+        Self {
+            file: start.file.with_mailbox(mailbox),
+            listeners: start.listeners,
+            bus_port: start.bus_port,
+            is_started: false,
+            links: BTreeMap::new(),
+            of_peers: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            to_accept: BTreeSet::new(),
+            in_step: None,
+            wakes_at_ms: 0,
+            buffer: Vec::new(),
+            held: VecDeque::new(),
+            inbound_count: 0,
+            unparsed_bytes: 0,
+            encoded: None,
+            dropped_kind: None,
+        }
+    }
+
+    /// A connection that this node opens.
+    pub(crate) fn open(&mut self, link: LinkId, peer: PeerId, now_ms: u64) {
+        let hosts = (String::new(), String::new());
+        let connection =
+            BusConnection { peer, node: None, opened_at_ms: now_ms, hosts, unparsed: Vec::new() };
+        self.links.insert(link, connection);
+        self.of_peers.insert(peer, link);
+    }
+
+    /// A connection that another node opened.
+    pub(crate) fn accept(&mut self, peer: PeerId, now_ms: u64) -> LinkId {
+        let link = LinkId::Inbound(self.inbound_count);
+        self.inbound_count += 1;
+        self.open(link, peer, now_ms);
+        self.ready.insert(peer);
+        link
+    }
+
+    /// Whether there is no room for further connections of strangers.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let is_stranger = |(link, it): &(&LinkId, &BusConnection)| {
+            matches!(link, LinkId::Inbound(_)) && it.node.is_none()
+        };
+        self.links.iter().filter(is_stranger).count() >= STRANGERS_MAX
+    }
+
+    /// The connection is gone. Which it was.
+    pub(crate) fn forget(&mut self, link: LinkId) -> Option<PeerId> {
+        let connection = self.links.remove(&link)?;
+        self.unparsed_bytes -= connection.unparsed.len();
+        self.of_peers.remove(&connection.peer);
+        self.ready.remove(&connection.peer);
+        Some(connection.peer)
+    }
+
+    /// Bytes that came over a connection: the packets that are whole. Fails when they are not the
+    /// bus, or too many.
+    pub(crate) fn take_bytes(
+        &mut self,
+        link: LinkId,
+        bytes: &[u8],
+        packet_max: u32,
+    ) -> Result<Vec<Vec<u8>>, LinkError> {
+        let Some(connection) = self.links.get_mut(&link) else { return Ok(Vec::new()) };
+        let packet_max = match connection.node {
+            Some(_) => packet_max.max(STRANGER_PACKET_MAX),
+            None => STRANGER_PACKET_MAX,
+        };
+        let (before, mut at, mut packets) = (connection.unparsed.len(), 0, Vec::new());
+        connection.unparsed.extend_from_slice(bytes);
+        while let Some(len) = packet_len(&connection.unparsed[at..], packet_max)? {
+            let Some(packet) = connection.unparsed.get(at..at + len) else { break };
+            packets.push(packet.to_vec());
+            at += len;
+        }
+        connection.unparsed.drain(..at);
+        if connection.unparsed.is_empty() {
+            // A large message is not the rule.
+            connection.unparsed.shrink_to(STRANGER_PACKET_MAX as usize);
+        }
+        self.unparsed_bytes = self.unparsed_bytes - before + connection.unparsed.len();
+        match self.unparsed_bytes > UNPARSED_MAX {
+            true => Err(LinkError::Length(connection.unparsed.len() as u32)),
+            false => Ok(packets),
+        }
+    }
+
+    /// The text of nodes.conf is this now.
+    pub(crate) fn persist(&mut self, now_ms: u64, text: String, is_synced: bool) {
+        let number = self.file.write(now_ms, text, is_synced);
+        if is_synced {
+            self.held.push_back(Held::Write(number));
+        }
+    }
+
+    /// A packet leaves when what stands before it is on disk.
+    pub(crate) fn hold(&mut self, link: LinkId, message: Arc<Message>) {
+        self.held.push_back(Held::Send(link, message));
+    }
+
+    /// The next packet that may leave.
+    pub(crate) fn next_packet(&mut self) -> Option<(LinkId, Arc<Message>)> {
+        loop {
+            match self.held.front()? {
+                Held::Write(number) if !self.file.lets_pass(*number) => return None,
+                Held::Write(_) => _ = self.held.pop_front(),
+                Held::Send(..) => match self.held.pop_front() {
+                    Some(Held::Send(_, message)) if self.must_not_say(&message.body) => {}
+                    Some(Held::Send(link, message)) => return Some((link, message)),
+                    _ => return None,
+                },
+            }
+        }
+    }
+
+    /// A vote that is not kept might be given twice.
+    fn must_not_say(&self, body: &Body) -> bool {
+        self.file.has_failed() && matches!(body, Body::AuthRequest | Body::AuthAck)
+    }
+
+    /// The bytes of a packet.
+    pub(crate) fn encode(&mut self, message: &Arc<Message>) -> &[u8] {
+        let is_same = self.encoded.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, message));
+        if !is_same {
+            let bytes = store_cluster::wire::encode(message);
+            self.encoded = Some((Arc::clone(message), bytes));
+        }
+        &self.encoded.as_ref().expect("it was just put there").1
+    }
+
+    /// Nothing more is sent in this turn: what is not sent again need not be kept.
+    pub(crate) fn forget_encoded(&mut self) {
+        self.encoded = None;
+    }
+}

@@ -1,0 +1,113 @@
+//! The thread that encodes and decodes large values: either may take seconds.
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use store_engine::{DecodeRequest, DecodedValue, LeavingPayload, SessionId};
+
+use crate::event_loop::Message;
+use crate::persistence::Mailbox;
+
+/// What the thread is asked for. Whoever asks waits for it, so that no more than one per session
+/// is in the queue.
+enum Work {
+    Encode {
+        job: u64,
+        encoding: u64,
+        payload: LeavingPayload,
+    },
+    Decode {
+        session: SessionId,
+        request: Box<DecodeRequest>,
+    },
+    /// To give much memory back takes milliseconds.
+    Free(Vec<u8>),
+}
+
+/// What the thread has done.
+#[derive(Debug)]
+pub(crate) enum ValueDone {
+    /// A value of a migration is ready to be sent.
+    Encoded { job: u64, encoding: u64, payload: Vec<u8> },
+    /// A payload has become a value.
+    Decoded { session: SessionId, number: u64, value: DecodedValue },
+}
+
+/// A thread that is started with the first value, and ends with this.
+pub(crate) struct ValueThread {
+    mailbox: Mailbox,
+    running: Option<(Sender<Work>, JoinHandle<()>)>,
+}
+
+impl ValueThread {
+    pub(super) fn new(mailbox: Mailbox) -> Self {
+        Self { mailbox, running: None }
+    }
+
+    /// Has a value encoded. Fails when there is no thread to be had.
+    pub(crate) fn encode(
+        &mut self,
+        job: u64,
+        encoding: u64,
+        payload: LeavingPayload,
+    ) -> io::Result<()> {
+        self.give(Work::Encode { job, encoding, payload })
+    }
+
+    /// Has a payload decoded. Fails when there is no thread to be had.
+    pub(crate) fn decode(
+        &mut self,
+        session: SessionId,
+        request: Box<DecodeRequest>,
+    ) -> io::Result<()> {
+        self.give(Work::Decode { session, request })
+    }
+
+    /// Frees what was sent.
+    pub(crate) fn free(&mut self, payload: Vec<u8>) {
+        // Without a thread it is freed here.
+        let _ = self.give(Work::Free(payload));
+    }
+
+    fn give(&mut self, work: Work) -> io::Result<()> {
+        if self.running.is_none() {
+            let (sender, works) = channel();
+            let mailbox = self.mailbox.clone();
+            let thread =
+                std::thread::Builder::new().name("tenure-values".to_owned()).spawn(move || {
+                    let done = works.iter().filter_map(do_it);
+                    done.for_each(|done| mailbox.post(Message::Value(done)));
+                })?;
+            self.running = Some((sender, thread));
+        }
+        let Some((sender, _)) = &self.running else { return Ok(()) };
+        sender.send(work).map_err(|_| io::Error::other("the thread for values is gone"))
+    }
+}
+
+impl Drop for ValueThread {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.running.take() {
+            drop(sender);
+            // A panic has printed itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn do_it(work: Work) -> Option<ValueDone> {
+    match work {
+        Work::Encode { job, encoding, payload } => {
+            Some(ValueDone::Encoded { job, encoding, payload: payload.encode() })
+        }
+        Work::Decode { session, request } => {
+            let (number, value) = (request.number, request.decode());
+            Some(ValueDone::Decoded { session, number, value })
+        }
+        Work::Free(payload) => {
+            drop(payload);
+            None
+        }
+    }
+}
