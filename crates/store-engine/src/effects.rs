@@ -79,6 +79,8 @@ pub enum ServerRequest {
     /// A session asks something of the sentinel. It waits as above, or until it is
     /// [asked again](crate::Engine::ask_again).
     Sentinel(SessionId, SentinelRequest),
+    /// A session changed what nodes of a cluster must not forget. It waits until nodes.conf has it.
+    ClusterChanged(SessionId),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -70,6 +70,7 @@ impl EventLoop {
             ServerRequest::LoadAof => self.load_again(),
             ServerRequest::Replication(id, request) => self.ask_replication(id, request),
             ServerRequest::Sentinel(id, request) => self.ask_sentinel(id, request),
+            ServerRequest::ClusterChanged(id) => self.answer_when_saved(id),
             ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);
