@@ -8,5 +8,5 @@ mod primary;
 mod replica;
 mod rolling;
 mod same_words;
-mod support;
+pub(crate) mod support;
 mod waiting;
