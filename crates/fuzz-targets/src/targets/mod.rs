@@ -2,6 +2,7 @@
 
 mod acl;
 mod append_log;
+mod bus;
 mod commands;
 mod library;
 mod replication;
@@ -35,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     snapshot::TARGET,
     append_log::TARGET,
     replication::TARGET,
+    bus::TARGET,
     script::TARGET,
     library::TARGET,
     settings::TARGET,

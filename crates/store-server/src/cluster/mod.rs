@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use store_cluster::wire::{LinkError, packet_len};
 use store_cluster::{Body, LinkId, Message, NodeId};
+use store_engine::SessionId;
 
 use crate::listen::Listener;
 use crate::peers::PeerId;
@@ -52,11 +53,38 @@ pub(crate) struct BusConnection {
     unparsed: Vec<u8>,
 }
 
+impl BusConnection {
+    /// The packets that are whole.
+    fn take_packets(&mut self, packet_max: u32) -> Result<Vec<Vec<u8>>, LinkError> {
+        let (mut at, mut packets) = (0, Vec::new());
+        while let Some(len) = packet_len(&self.unparsed[at..], packet_max)? {
+            let Some(packet) = self.unparsed.get(at..at + len) else { break };
+            packets.push(packet.to_vec());
+            at += len;
+        }
+        self.unparsed.drain(..at);
+        if self.unparsed.is_empty() {
+            // A large message is not the rule.
+            self.unparsed.shrink_to(STRANGER_PACKET_MAX as usize);
+        }
+        Ok(packets)
+    }
+}
+
 /// What waits until nodes.conf is written.
 enum Held {
     /// The write of this number.
     Write(u64),
     Send(LinkId, Arc<Message>),
+    /// OK for this session.
+    Reply(SessionId),
+}
+
+/// What need not wait any longer.
+pub(crate) enum Released {
+    Packet(LinkId, Arc<Message>),
+    /// To a session; `Err` when nodes.conf cannot be written.
+    Reply(SessionId, Result<(), ()>),
 }
 
 /// What a node begins with.
@@ -92,8 +120,6 @@ pub(crate) struct ClusterDriver {
     unparsed_bytes: usize,
     /// The packet that was encoded last: a broadcast is encoded once.
     encoded: Option<(Arc<Message>, Vec<u8>)>,
-    /// Packets of this kind are dropped as they come (DEBUG).
-    pub(crate) dropped_kind: Option<u16>,
 }
 
 impl ClusterDriver {
@@ -114,7 +140,6 @@ impl ClusterDriver {
             inbound_count: 0,
             unparsed_bytes: 0,
             encoded: None,
-            dropped_kind: None,
         }
     }
 
@@ -166,22 +191,14 @@ impl ClusterDriver {
             Some(_) => packet_max.max(STRANGER_PACKET_MAX),
             None => STRANGER_PACKET_MAX,
         };
-        let (before, mut at, mut packets) = (connection.unparsed.len(), 0, Vec::new());
+        let before = connection.unparsed.len();
         connection.unparsed.extend_from_slice(bytes);
-        while let Some(len) = packet_len(&connection.unparsed[at..], packet_max)? {
-            let Some(packet) = connection.unparsed.get(at..at + len) else { break };
-            packets.push(packet.to_vec());
-            at += len;
-        }
-        connection.unparsed.drain(..at);
-        if connection.unparsed.is_empty() {
-            // A large message is not the rule.
-            connection.unparsed.shrink_to(STRANGER_PACKET_MAX as usize);
-        }
-        self.unparsed_bytes = self.unparsed_bytes - before + connection.unparsed.len();
+        let packets = connection.take_packets(packet_max);
+        let left = connection.unparsed.len();
+        self.unparsed_bytes = self.unparsed_bytes - before + left;
         match self.unparsed_bytes > UNPARSED_MAX {
-            true => Err(LinkError::Length(connection.unparsed.len() as u32)),
-            false => Ok(packets),
+            true => Err(LinkError::Length(left as u32)),
+            false => packets,
         }
     }
 
@@ -198,17 +215,27 @@ impl ClusterDriver {
         self.held.push_back(Held::Send(link, message));
     }
 
-    /// The next packet that may leave.
-    pub(crate) fn next_packet(&mut self) -> Option<(LinkId, Arc<Message>)> {
+    /// A session is answered when what it changed is on disk.
+    pub(crate) fn hold_reply(&mut self, id: SessionId) {
+        self.held.push_back(Held::Reply(id));
+    }
+
+    /// The next thing that need not wait any longer.
+    pub(crate) fn next_released(&mut self) -> Option<Released> {
         loop {
-            match self.held.front()? {
-                Held::Write(number) if !self.file.lets_pass(*number) => return None,
-                Held::Write(_) => _ = self.held.pop_front(),
-                Held::Send(..) => match self.held.pop_front() {
-                    Some(Held::Send(_, message)) if self.must_not_say(&message.body) => {}
-                    Some(Held::Send(link, message)) => return Some((link, message)),
-                    _ => return None,
-                },
+            if let Held::Write(number) = self.held.front()?
+                && !self.file.lets_pass(*number)
+            {
+                return None;
+            }
+            match self.held.pop_front()? {
+                Held::Write(_) => {}
+                Held::Send(_, message) if self.must_not_say(&message.body) => {}
+                Held::Send(link, message) => return Some(Released::Packet(link, message)),
+                Held::Reply(id) => {
+                    let saved = if self.file.has_failed() { Err(()) } else { Ok(()) };
+                    return Some(Released::Reply(id, saved));
+                }
             }
         }
     }
