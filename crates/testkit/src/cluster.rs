@@ -71,7 +71,21 @@ impl ClusterGroup {
         wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
         assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
-        let nodes = hosts.iter().map(|host| Node::start(wish(builder().on(host)))).collect();
+        Self::start_nodes(hosts.iter().map(|host| wish(builder().on(host))))
+    }
+
+    /// The same with a program for each of six nodes, so that groups mix.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_mixed(programs: &[ServerProgram]) -> Self {
+        assert_eq!(programs.len(), 2 * Self::MASTERS, "a program for each node");
+        Self::start_nodes(programs.iter().map(|program| builder().program(program.clone())))
+    }
+
+    fn start_nodes(builders: impl Iterator<Item = RedisServerBuilder>) -> Self {
+        let nodes = builders.map(Node::start).collect();
         let mut group = ClusterGroup { nodes, timeout: FIRST_TIMEOUT };
         // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();
@@ -412,7 +426,7 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 fn builder() -> RedisServerBuilder {
     let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
-    // Always the real thing: our own store is no node of a cluster yet.
+    // The real thing, unless a test asks for another.
     RedisServer::builder().program(ServerProgram::redis()).replicated().args([
         "--cluster-enabled",
         "yes",
