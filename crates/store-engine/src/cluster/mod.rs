@@ -8,6 +8,7 @@
 //! The engine owns the machine because a request must find what the request before it changed. The
 //! driver feeds it with time, packets and connections, and does what it asks for.
 
+mod channels;
 pub(crate) mod commands;
 pub(crate) mod debug;
 pub(crate) mod route;

@@ -374,6 +374,7 @@ impl EventLoop {
         self.send_packets(driver);
         if self.engine.cluster_mut().is_some_and(|state| state.machine.take_routes_changed()) {
             self.engine.redirect_waiting();
+            self.engine.leave_lost_channels();
         }
     }
 
