@@ -210,7 +210,8 @@ impl EventLoop {
                     self.log(LogLevel::Verbose, line);
                     continue;
                 }
-                if let Some(peer) = self.peers.adopt(self.poll.registry(), stream) {
+                let now_ms = self.running.millis();
+                if let Some(peer) = self.peers.adopt(self.poll.registry(), now_ms, stream) {
                     let link = driver.accept(peer, self.now_us / 1000);
                     self.note_hosts(driver, link, peer);
                 }

@@ -71,9 +71,15 @@ impl Connection {
     }
 
     /// A connection that the other side opened.
-    pub(super) fn adopt(registry: &Registry, token: Token, mut stream: Stream) -> io::Result<Self> {
+    pub(super) fn adopt(
+        registry: &Registry,
+        token: Token,
+        now_ms: u64,
+        mut stream: Stream,
+    ) -> io::Result<Self> {
         stream.register(registry, token, Interest::READABLE | Interest::WRITABLE)?;
-        let state = State::Open { stream };
+        let secure_until_ms = now_ms.saturating_add(HANDSHAKE_MAX_MS);
+        let state = State::Open { stream, secure_until_ms };
         Ok(Self { state, may_read: true, ..Self::new(u64::MAX, None) })
     }
 

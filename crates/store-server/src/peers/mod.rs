@@ -195,13 +195,18 @@ impl Peers {
     }
 
     /// Takes in a connection that another server opened. `None` when it cannot be served.
-    pub(crate) fn adopt(&mut self, registry: &Registry, stream: Stream) -> Option<PeerId> {
+    pub(crate) fn adopt(
+        &mut self,
+        registry: &Registry,
+        now_ms: u64,
+        stream: Stream,
+    ) -> Option<PeerId> {
         if self.connections.len() >= PEERS_MAX {
             return None;
         }
         let id = PeerId(self.next_id);
         self.next_id += 1;
-        let connection = Connection::adopt(registry, token(id), stream).ok()?;
+        let connection = Connection::adopt(registry, token(id), now_ms, stream).ok()?;
         self.connections.insert(id, connection);
         Some(id)
     }
