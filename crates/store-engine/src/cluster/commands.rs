@@ -524,6 +524,9 @@ fn new_id(cx: &Context<'_>) -> Result<NodeId, CommandError> {
 
 fn bumpepoch(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let state = state(cx)?;
+    if state.is_unsaved {
+        return Err(CommandError::UNSAVED_NODES);
+    }
     let is_new = state.machine.bump_epoch(state.now);
     let epoch = state.machine.me().config_epoch;
     cx.reply.simple(&format!("{} {epoch}", if is_new { "BUMPED" } else { "STILL" }));

@@ -27,7 +27,11 @@ const PACKET_OVERHEAD: u64 = 1024 * 1024;
 
 impl EventLoop {
     /// The clocks, for whoever asks the machine in this turn.
+    #[inline]
     pub(super) fn tell_cluster_time(&mut self) {
+        if self.cluster.is_none() {
+            return;
+        }
         let now = self.cluster_now();
         if let Some(state) = self.engine.cluster_mut() {
             state.now = now;

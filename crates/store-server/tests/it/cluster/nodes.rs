@@ -199,3 +199,27 @@ fn the_bus_is_encrypted_when_the_settings_say_so() {
     let said = text(&plain.words("GET foo"));
     assert!(said.contains(&format!("MOVED 12182 127.0.0.1:{port}")), "{said}");
 }
+
+#[test]
+fn a_node_that_cannot_write_its_file_serves_on_and_changes_nothing_that_counts() {
+    let nodes = pair(&[]);
+    let path = nodes[0].folder.path().join("nodes.conf");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(kept.contains("0-8191") && kept.contains("8192-16383"), "{kept}");
+    // A folder in its place cannot be replaced by a file.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let mut admin = nodes[0].connect();
+    for words in ["CLUSTER SAVECONFIG", "CLUSTER DELSLOTS 7", "CLUSTER BUMPEPOCH"] {
+        let said = text(&admin.words(words));
+        assert!(said.contains("nodes.conf cannot be written"), "{words}: {said}");
+    }
+    // Slot 5061 is its own, and the other node reaches it.
+    assert_eq!(text(&admin.words("SET bar 1")), "OK");
+    assert!(text(&nodes[1].connect().words("GET bar")).contains("MOVED 5061"));
+    std::fs::remove_dir(&path).unwrap();
+    wait_until("the file to be written again", GENEROUS, || {
+        text(&admin.words("CLUSTER SAVECONFIG")) == "OK"
+    });
+    assert!(std::fs::read_to_string(&path).unwrap().contains("8192-16383"));
+}
