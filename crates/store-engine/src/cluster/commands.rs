@@ -508,8 +508,10 @@ fn reset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         Ok(())
     })?;
     if is_replica {
-        // What it had was its master's.
-        cx.db.flush(0, Freeing::Lazily);
+        // What it had was its master's, and must not come back from a file.
+        cx.db.dirty += 1 + cx.db.flush(0, Freeing::Lazily) as u64;
+        cx.db.signal_all_flushed();
+        cx.propagate_instead(&[b"FLUSHALL"]);
     }
     Ok(())
 }

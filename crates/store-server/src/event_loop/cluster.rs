@@ -202,9 +202,10 @@ impl EventLoop {
                     driver.to_accept.insert(index);
                     break;
                 }
-                let keepalive = self.engine.config().settings().clients.keepalive;
+                let settings = self.engine.config().settings();
+                let tls = Some(&self.shared.sockets.tls).filter(|_| settings.tls.encrypts_bus);
                 let Some(listener) = driver.listeners.get(index) else { break };
-                let stream = match listener.accept(keepalive, &self.shared.sockets.tls) {
+                let stream = match listener.accept_as(settings.clients.keepalive, tls) {
                     Ok((stream, _)) => stream,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(_) => break,

@@ -198,6 +198,14 @@ fn the_bus_is_encrypted_when_the_settings_say_so() {
     let port = nodes[1].server.port().unwrap();
     let said = text(&plain.words("GET foo"));
     assert!(said.contains(&format!("MOVED 12182 127.0.0.1:{port}")), "{said}");
+
+    // It is turned off while the nodes run: links are opened anew, without it.
+    for node in &nodes {
+        assert_eq!(text(&node.connect().words("CONFIG SET tls-cluster no")), "OK");
+    }
+    let other = nodes[1].id();
+    assert_eq!(text(&plain.words(&format!("DEBUG CLUSTERLINK KILL all {other}"))), "OK");
+    wait_until("new links", GENEROUS, || nodes[0].knows(2) && nodes[1].knows(2));
 }
 
 #[test]
