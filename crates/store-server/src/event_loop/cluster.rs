@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_cluster::wire::{decode, kind_of};
-use store_cluster::{Address, DataState, Ends, LinkId, Message, Now, Output, Role};
+use store_cluster::wire::kind_of;
+use store_cluster::{Address, DataState, LinkId, Message, Now, Output, Role};
 use store_engine::{BusLink, ClusterState, CommandError, LogLevel, SessionId};
 use store_replica::LinkPhase;
 
@@ -272,24 +272,11 @@ impl EventLoop {
     }
 
     fn take_packet(&mut self, driver: &mut ClusterDriver, link: LinkId, packet: &[u8]) {
-        let message = match decode(packet) {
-            Ok(message) => message,
-            Err(error) => {
-                return self.log(LogLevel::Debug, &format!("A packet is dropped: {error}"));
-            }
-        };
-        let kind = kind_of(&message.body);
         let now = self.cluster_now();
-        let Some(connection) = driver.links.get_mut(&link) else { return };
         let Some(state) = self.engine.cluster_mut() else { return };
-        state.received.add(kind);
-        if state.dropped_kind == Some(kind) {
-            return;
+        if let Err(error) = driver.hear(state, now, link, packet) {
+            self.log(LogLevel::Debug, &format!("A packet is dropped: {error}"));
         }
-        let (local, peer) = &connection.hosts;
-        state.machine.handle_message(now, link, Ends { peer, local }, &message);
-        connection.node =
-            state.machine.nodes().find(message.header.sender).map(|_| message.header.sender);
         self.obey_cluster(driver);
     }
 
@@ -350,7 +337,7 @@ impl EventLoop {
     /// Does what the machine asks for, in order.
     fn obey_cluster(&mut self, driver: &mut ClusterDriver) {
         while let Some(state) = self.engine.cluster_mut() {
-            match state.machine.poll_output() {
+            match driver.next_output(state) {
                 Output::Persist { text, is_synced } => {
                     driver.persist(self.running.millis(), text, is_synced);
                 }

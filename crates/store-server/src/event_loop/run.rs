@@ -218,6 +218,7 @@ impl EventLoop {
             peers: &mut self.peers,
             replication: &mut self.replication,
             nodes_written: &mut self.nodes_written,
+            cluster: self.cluster.as_mut().filter(|driver| driver.is_started),
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,

@@ -231,3 +231,26 @@ fn a_node_that_cannot_write_its_file_serves_on_and_changes_nothing_that_counts()
     });
     assert!(std::fs::read_to_string(&path).unwrap().contains("8192-16383"));
 }
+
+#[test]
+fn a_node_whose_script_runs_for_long_is_not_given_up() {
+    let nodes = pair(&[("busy-reply-threshold", "50")]);
+    let mut other = nodes[1].connect();
+    for node in &nodes {
+        node.connect().words("CONFIG SET cluster-node-timeout 2500");
+    }
+    let mut busy = nodes[0].connect();
+    busy.send(&["EVAL", "while true do end", "0"]);
+    let began_at = std::time::Instant::now();
+    let all = text(&other.words("CLUSTER NODES"));
+    let id = all.lines().find(|line| !line.contains("myself")).unwrap()[..40].to_owned();
+    while began_at.elapsed() < std::time::Duration::from_secs(6) {
+        let line = text(&other.words("CLUSTER NODES"));
+        let line = line.lines().find(|line| line.starts_with(&id)).unwrap();
+        assert!(!line.contains("fail"), "after {:?}: {line}", began_at.elapsed());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(text(&nodes[0].connect().words("SCRIPT KILL")), "OK");
+    assert!(text(&busy.receive().unwrap()).contains("killed by user"));
+    assert_eq!(text(&nodes[0].connect().words("SET bar 1")), "OK", "and it serves on at once");
+}
