@@ -26,7 +26,7 @@ impl Node {
         let server = Server::builder()
             .any_port()
             .setting("cluster-enabled", "yes")
-            .setting("cluster-node-timeout", "20000")
+            .setting("cluster-node-timeout", "60000")
             .setting("enable-debug-command", "yes")
             .setting("dir", folder.path().to_str().unwrap())
             .start();
@@ -34,7 +34,7 @@ impl Node {
     }
 
     fn theirs() -> Self {
-        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "20000"];
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"];
         let builder = RedisServer::builder().program(ServerProgram::redis());
         Self::Theirs(builder.args(settings).args(["--enable-debug-command", "yes"]).start())
     }
@@ -169,7 +169,8 @@ impl Client {
             let Reply::Error(error) = &reply else { return reply };
             let mut parts = error.split([' ', ':']);
             match parts.next() {
-                Some("TRYAGAIN") => thread::sleep(Duration::from_millis(1)),
+                // A machine that stands still for a while looks like a network that is cut.
+                Some("TRYAGAIN" | "CLUSTERDOWN") => thread::sleep(Duration::from_millis(1)),
                 Some(word @ ("MOVED" | "ASK")) => {
                     is_asking = word == "ASK";
                     let port: u16 = parts.next_back().unwrap().parse().unwrap();

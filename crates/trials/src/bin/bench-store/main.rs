@@ -4,6 +4,7 @@
 //! them has another; noise only ever adds, so the least of all rounds counts.
 
 mod append;
+mod cluster;
 mod embedded;
 mod footprint;
 mod idle;
@@ -42,6 +43,7 @@ fn main() -> Outcome {
     snapshot::measure(&scale, &mut figures)?;
     append::measure(&scale, &mut figures)?;
     replication::measure(&scale, &mut figures)?;
+    cluster::measure(&scale, &mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();
     println!();
@@ -50,7 +52,7 @@ fn main() -> Outcome {
 }
 
 const USAGE: &str = "known are --quick, --before PROGRAM and --only speed, get, stall, snapshot, \
-                     append, memory or replication";
+                     append, memory, replication or cluster";
 
 /// What the caller wants measured.
 struct Options {
@@ -98,6 +100,7 @@ fn only(what: &str) -> Outcome<Measure> {
         "append" => Ok(append::measure),
         "memory" => Ok(footprint::measure),
         "replication" => Ok(replication::measure),
+        "cluster" => Ok(cluster::measure),
         _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),
     }
 }
