@@ -9,6 +9,7 @@
 
 use store_resp::Request;
 
+use crate::cluster::ClusterState;
 use crate::config::Config;
 use crate::context::Context;
 use crate::effects::ServerRequest;
@@ -92,6 +93,11 @@ impl Busy<'_> {
     /// Whether a request asked the server to stop.
     pub fn wants_shutdown(&self) -> bool {
         self.server.effects.requests.contains(&ServerRequest::Shutdown)
+    }
+
+    /// The node of a cluster that this server is: other nodes must hear of it meanwhile.
+    pub fn cluster_mut(&mut self) -> Option<&mut ClusterState> {
+        self.server.cluster.as_deref_mut()
     }
 
     /// Units of requests before the script, which must be durable before their replies leave.

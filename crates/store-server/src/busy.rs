@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use mio::event::Event;
 use mio::{Events, Poll, Token};
+use store_cluster::Now;
+use store_cluster::wire::kind_of;
 use store_engine::{Busy, BusyDecision, BusyHandler, ExecuteOutcome, session_flag};
 use store_resp::{Limits, Parsed};
 
@@ -16,10 +19,10 @@ use crate::acceptor::{Acceptor, Admission, LISTENER_BASE};
 use crate::client::{Client, CloseState, ReadOutcome};
 use crate::clients::Clients;
 use crate::clock::{Clock, Running};
-use crate::cluster::Written as NodesWritten;
+use crate::cluster::{ClusterDriver, LINK_BUFFER_MAX, Written as NodesWritten};
 use crate::event_loop::{EVENTS_MAX, Message, WAKER};
 use crate::migration::MigrationDriver;
-use crate::peers::{BUS_BASE, Peers};
+use crate::peers::{BUS_BASE, PEER_BASE, PeerRead, Peers};
 use crate::persistence::Persistence;
 use crate::replication::ReplicationDriver;
 use crate::server::StopSignal;
@@ -43,6 +46,8 @@ pub(crate) struct BusyLoop<'a> {
     pub(crate) running: Running,
     pub(crate) migrations: &'a mut MigrationDriver,
     pub(crate) replication: &'a mut ReplicationDriver,
+    /// The bus: other nodes must not give this one up.
+    pub(crate) cluster: Option<&'a mut ClusterDriver>,
     /// What became of nodes.conf, for the loop to hear of.
     pub(crate) nodes_written: &'a mut Vec<NodesWritten>,
     /// Whether replies may leave: what they promise is durable.
@@ -84,6 +89,7 @@ impl BusyHandler for BusyLoop<'_> {
             for event in &scratch.events {
                 match event.token() {
                     WAKER => self.take_messages(busy),
+                    Token(index) if index >= PEER_BASE => self.take_peer_event(event),
                     Token(index) if index >= BUS_BASE => {}
                     Token(index) if index >= LISTENER_BASE => {
                         self.admit(busy, |acceptor, to| acceptor.accept(index - LISTENER_BASE, to));
@@ -92,6 +98,7 @@ impl BusyHandler for BusyLoop<'_> {
                 }
             }
         }
+        self.serve_bus(busy, &mut scratch.buffer);
         self.scratch = Some(scratch);
         if busy.wants_shutdown() || self.is_forced.load(Ordering::SeqCst) && *self.is_stopping {
             return BusyDecision::StopNow;
@@ -111,10 +118,59 @@ impl BusyLoop<'_> {
         self.replication.take_units(&units);
         self.take_messages(busy);
         self.acceptor.look_everywhere();
+        if let Some(driver) = &mut self.cluster {
+            driver.ready.extend(driver.of_peers.keys());
+        }
         let slots = self.clients.iter().map(|client| client.session.slot());
         let slots: Vec<usize> = slots.collect();
         self.clients.to_read.extend(slots);
         Scratch { events: Events::with_capacity(EVENTS_MAX), buffer: vec![0; READ_LEN] }
+    }
+
+    fn take_peer_event(&mut self, event: &Event) {
+        let now_ms = self.running.millis();
+        let peer = self.peers.handle_event(self.poll.registry(), now_ms, event);
+        if let Some(driver) = &mut self.cluster {
+            driver.ready.insert(peer);
+        }
+    }
+
+    /// Answers other nodes. What changes data or roles waits for the end of the script.
+    fn serve_bus(&mut self, busy: &mut Busy<'_>, buffer: &mut [u8]) {
+        let bulk_max = busy.config().settings().clients.bulk_max;
+        let packet_max = u32::try_from(2 * bulk_max).unwrap_or(u32::MAX);
+        let (Some(driver), Some(state)) = (self.cluster.as_deref_mut(), busy.cluster_mut()) else {
+            return;
+        };
+        let (registry, monotonic_ms) = (self.poll.registry(), self.running.millis());
+        let now = Now { monotonic_ms, unix_ms: self.clock.now_us() / 1000 };
+        let mut later = Vec::new();
+        for peer in std::mem::take(&mut driver.ready) {
+            let Some(link) = driver.of_peers.get(&peer).copied() else { continue };
+            if !driver.is_full()
+                && let PeerRead::Bytes(len) = self.peers.read(registry, peer, buffer)
+                && let Ok(packets) = driver.take_bytes(link, &buffer[..len], packet_max)
+            {
+                for packet in packets {
+                    // One that makes no sense is dropped.
+                    let _ = driver.hear(state, now, link, &packet);
+                }
+            }
+            later.extend(self.peers.may_read(peer).then_some(peer));
+        }
+        driver.ready.extend(later);
+        if monotonic_ms >= driver.wakes_at_ms {
+            state.machine.handle_tick(now);
+        }
+        driver.sort_outputs(state, monotonic_ms);
+        while let Some((link, message)) = driver.next_packet() {
+            if let Some(peer) = driver.links.get(&link).map(|connection| connection.peer) {
+                let bytes = driver.encode(&message);
+                self.peers.send_within(registry, peer, bytes, LINK_BUFFER_MAX);
+                state.sent.add(kind_of(&message.body));
+            }
+        }
+        driver.forget_encoded();
     }
 
     fn take_messages(&mut self, busy: &mut Busy<'_>) {

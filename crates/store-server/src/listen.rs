@@ -90,17 +90,30 @@ impl Listener {
         keepalive: Duration,
         tls: &TlsSlot,
     ) -> io::Result<(Stream, Origin)> {
+        self.accept_as(keepalive, Some(tls).filter(|_| self.is_tls()))
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self.address, ListenAddress::Tls(_))
+    }
+
+    /// The same, encrypted or not, whatever was spoken here before.
+    pub(crate) fn accept_as(
+        &self,
+        keepalive: Duration,
+        tls: Option<&TlsSlot>,
+    ) -> io::Result<(Stream, Origin)> {
         match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 tune(&stream, keepalive);
                 let origin = origin(&stream, peer);
-                match self.address {
-                    ListenAddress::Tls(_) => {
+                match tls {
+                    Some(tls) => {
                         let origin = Origin { is_encrypted: true, ..origin };
                         Ok((Stream::Tls(Box::new(tls.receive(stream)?)), origin))
                     }
-                    _ => Ok((Stream::Tcp(stream), origin)),
+                    None => Ok((Stream::Tcp(stream), origin)),
                 }
             }
             Socket::Unix(listener, _) => {

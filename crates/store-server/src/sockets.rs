@@ -80,7 +80,7 @@ impl Sockets {
             reason: error.reason,
             log: None,
         };
-        if new.listen.tls_port > 0 && is_other_tls {
+        if (new.listen.tls_port > 0 || new.tls.encrypts_bus) && is_other_tls {
             self.tls.load(after).map_err(refused)?;
         }
         if is_other_tls {

@@ -508,8 +508,10 @@ fn reset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         Ok(())
     })?;
     if is_replica {
-        // What it had was its master's.
-        cx.db.flush(0, Freeing::Lazily);
+        // What it had was its master's, and must not come back from a file.
+        cx.db.dirty += 1 + cx.db.flush(0, Freeing::Lazily) as u64;
+        cx.db.signal_all_flushed();
+        cx.propagate_instead(&[b"FLUSHALL"]);
     }
     Ok(())
 }
@@ -524,6 +526,9 @@ fn new_id(cx: &Context<'_>) -> Result<NodeId, CommandError> {
 
 fn bumpepoch(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     let state = state(cx)?;
+    if state.is_unsaved {
+        return Err(CommandError::UNSAVED_NODES);
+    }
     let is_new = state.machine.bump_epoch(state.now);
     let epoch = state.machine.me().config_epoch;
     cx.reply.simple(&format!("{} {epoch}", if is_new { "BUMPED" } else { "STILL" }));

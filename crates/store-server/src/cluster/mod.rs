@@ -17,9 +17,9 @@ mod start;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use store_cluster::wire::{LinkError, packet_len};
-use store_cluster::{Body, LinkId, Message, NodeId};
-use store_engine::SessionId;
+use store_cluster::wire::{DecodeError, LinkError, decode, kind_of, packet_len};
+use store_cluster::{Body, Ends, LinkId, Message, NodeId, Now, Output};
+use store_engine::{ClusterState, SessionId};
 
 use crate::listen::Listener;
 use crate::peers::PeerId;
@@ -37,6 +37,8 @@ const STRANGER_PACKET_MAX: u32 = 512 * 1024;
 const STRANGERS_MAX: usize = 128;
 /// Bytes of packets that are not whole yet, over all connections.
 const UNPARSED_MAX: usize = 1024 * 1024 * 1024;
+/// Outputs that wait for the end of a script: messages for subscribers, mostly.
+const PENDING_MAX: usize = 10_000;
 /// What may wait for one node when `cluster-link-sendbuf-limit` sets no limit.
 pub(crate) const LINK_BUFFER_MAX: usize = 256 * 1024 * 1024;
 
@@ -116,6 +118,8 @@ pub(crate) struct ClusterDriver {
     /// Scratch for reads.
     pub(crate) buffer: Vec<u8>,
     held: VecDeque<Held>,
+    /// What a script keeps from being done.
+    pending: VecDeque<Output>,
     inbound_count: u64,
     unparsed_bytes: usize,
     /// The packet that was encoded last: a broadcast is encoded once.
@@ -137,6 +141,7 @@ impl ClusterDriver {
             wakes_at_ms: 0,
             buffer: Vec::new(),
             held: VecDeque::new(),
+            pending: VecDeque::new(),
             inbound_count: 0,
             unparsed_bytes: 0,
             encoded: None,
@@ -243,6 +248,75 @@ impl ClusterDriver {
     /// A vote that is not kept might be given twice.
     fn must_not_say(&self, body: &Body) -> bool {
         self.file.has_failed() && matches!(body, Body::AuthRequest | Body::AuthAck)
+    }
+
+    /// The next packet that may leave while nobody can be answered.
+    pub(crate) fn next_packet(&mut self) -> Option<(LinkId, Arc<Message>)> {
+        while !matches!(self.held.front()?, Held::Reply(_)) {
+            match self.next_released()? {
+                Released::Packet(link, message) => return Some((link, message)),
+                Released::Reply(..) => {}
+            }
+        }
+        None
+    }
+
+    /// A packet that came: the machine hears it.
+    pub(crate) fn hear(
+        &mut self,
+        state: &mut ClusterState,
+        now: Now,
+        link: LinkId,
+        packet: &[u8],
+    ) -> Result<(), DecodeError> {
+        let message = decode(packet)?;
+        let kind = kind_of(&message.body);
+        let Some(connection) = self.links.get_mut(&link) else { return Ok(()) };
+        state.received.add(kind);
+        if state.dropped_kind == Some(kind) {
+            return Ok(());
+        }
+        let (local, peer) = &connection.hosts;
+        state.machine.handle_message(now, link, Ends { peer, local }, &message);
+        let sender = message.header.sender;
+        connection.node = state.machine.nodes().find(sender).map(|_| sender);
+        Ok(())
+    }
+
+    /// What the machine asks for next: what a script kept from being done comes first.
+    pub(crate) fn next_output(&mut self, state: &mut ClusterState) -> Output {
+        self.pending.pop_front().unwrap_or_else(|| state.machine.poll_output())
+    }
+
+    /// A script runs: packets are sent as far as nothing before them changes data or roles. The
+    /// loop does the rest.
+    pub(crate) fn sort_outputs(&mut self, state: &mut ClusterState, now_ms: u64) {
+        loop {
+            match state.machine.poll_output() {
+                Output::WaitUntil(at_ms) => {
+                    self.wakes_at_ms = at_ms;
+                    return;
+                }
+                output if self.is_data_kept_back() => self.pending.push_back(output),
+                Output::Send { link, message } => self.hold(link, message),
+                Output::Persist { text, is_synced } => self.persist(now_ms, text, is_synced),
+                output => self.pending.push_back(output),
+            }
+        }
+    }
+
+    fn is_data_kept_back(&self) -> bool {
+        self.pending.iter().any(|output| {
+            matches!(
+                output,
+                Output::Become(_) | Output::PauseWrites | Output::Unpause | Output::DropSlots(_)
+            )
+        })
+    }
+
+    /// Whether so much waits for the end of a script that nothing more is read.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pending.len() > PENDING_MAX
     }
 
     /// The bytes of a packet.

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store_cluster::wire::{decode, kind_of};
-use store_cluster::{Address, DataState, Ends, LinkId, Message, Now, Output, Role};
+use store_cluster::wire::kind_of;
+use store_cluster::{Address, DataState, LinkId, Message, Now, Output, Role};
 use store_engine::{BusLink, ClusterState, CommandError, LogLevel, SessionId};
 use store_replica::LinkPhase;
 
@@ -27,7 +27,11 @@ const PACKET_OVERHEAD: u64 = 1024 * 1024;
 
 impl EventLoop {
     /// The clocks, for whoever asks the machine in this turn.
+    #[inline]
     pub(super) fn tell_cluster_time(&mut self) {
+        if self.cluster.is_none() {
+            return;
+        }
         let now = self.cluster_now();
         if let Some(state) = self.engine.cluster_mut() {
             state.now = now;
@@ -198,9 +202,10 @@ impl EventLoop {
                     driver.to_accept.insert(index);
                     break;
                 }
-                let keepalive = self.engine.config().settings().clients.keepalive;
+                let settings = self.engine.config().settings();
+                let tls = Some(&self.shared.sockets.tls).filter(|_| settings.tls.encrypts_bus);
                 let Some(listener) = driver.listeners.get(index) else { break };
-                let stream = match listener.accept(keepalive, &self.shared.sockets.tls) {
+                let stream = match listener.accept_as(settings.clients.keepalive, tls) {
                     Ok((stream, _)) => stream,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(_) => break,
@@ -267,24 +272,11 @@ impl EventLoop {
     }
 
     fn take_packet(&mut self, driver: &mut ClusterDriver, link: LinkId, packet: &[u8]) {
-        let message = match decode(packet) {
-            Ok(message) => message,
-            Err(error) => {
-                return self.log(LogLevel::Debug, &format!("A packet is dropped: {error}"));
-            }
-        };
-        let kind = kind_of(&message.body);
         let now = self.cluster_now();
-        let Some(connection) = driver.links.get_mut(&link) else { return };
         let Some(state) = self.engine.cluster_mut() else { return };
-        state.received.add(kind);
-        if state.dropped_kind == Some(kind) {
-            return;
+        if let Err(error) = driver.hear(state, now, link, packet) {
+            self.log(LogLevel::Debug, &format!("A packet is dropped: {error}"));
         }
-        let (local, peer) = &connection.hosts;
-        state.machine.handle_message(now, link, Ends { peer, local }, &message);
-        connection.node =
-            state.machine.nodes().find(message.header.sender).map(|_| message.header.sender);
         self.obey_cluster(driver);
     }
 
@@ -345,7 +337,7 @@ impl EventLoop {
     /// Does what the machine asks for, in order.
     fn obey_cluster(&mut self, driver: &mut ClusterDriver) {
         while let Some(state) = self.engine.cluster_mut() {
-            match state.machine.poll_output() {
+            match driver.next_output(state) {
                 Output::Persist { text, is_synced } => {
                     driver.persist(self.running.millis(), text, is_synced);
                 }

@@ -219,6 +219,7 @@ impl EventLoop {
             replication: &mut self.replication,
             migrations: &mut self.migrations,
             nodes_written: &mut self.nodes_written,
+            cluster: self.cluster.as_mut().filter(|driver| driver.is_started),
             may_write: true,
             is_stopping: &mut self.is_stopping,
             stop_signal: &mut self.stop_signal,

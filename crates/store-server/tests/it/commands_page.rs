@@ -20,8 +20,6 @@ enum Status {
 }
 use Status::{Absent, Partial, Supported};
 
-const NO_CLUSTER: Status =
-    Absent("cluster mode is off, and the reply is that of a redis-server with it off");
 const NO_MODULES: Status = Absent("modules are compiled for redis-server itself: answers an error");
 const OWN_WORDS: Status = Partial("for humans, in words of its own");
 const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not those of Redis");
@@ -29,9 +27,6 @@ const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not
 /// Commands that do less than their row in the table suggests. `NAME|` stands for all subcommands
 /// of NAME, `|NAME` for all subcommands NAME, unless a line names them in full; the first counts.
 const EXCEPTIONS: &[(&str, Status)] = &[
-    ("asking", NO_CLUSTER),
-    ("cluster", NO_CLUSTER),
-    ("cluster|", NO_CLUSTER),
     ("command|docs", Partial("the same facts; summaries and histories in words of its own")),
     ("config|get", Partial("tells every setting, also those listed below")),
     ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
@@ -49,8 +44,6 @@ const EXCEPTIONS: &[(&str, Status)] = &[
     ("module|load", NO_MODULES),
     ("module|loadex", NO_MODULES),
     ("module|unload", NO_MODULES),
-    ("readonly", NO_CLUSTER),
-    ("readwrite", NO_CLUSTER),
     ("restore-asking", Partial("the same as RESTORE, as there are no slots")),
     ("script|debug", Partial("NO only; there is no debugger")),
     ("unlink", Partial("the same as DEL: large values are freed at once")),

@@ -115,13 +115,16 @@ fn serve(
     let (sink, teller) = (logger.clone(), logger.clone());
     let unix_socket = config.settings().listen.unix_socket.clone();
     let shows_logo = config.settings().process.shows_logo;
+    let mode = if config.settings().cluster.is_enabled { "cluster" } else { "standalone" };
     let place = unix_socket.clone();
     let folder = std::env::current_dir()?;
     let mut builder = Server::builder()
         .config(config)
         .setting("dir", &folder.to_string_lossy())
         .listen_as_configured()
-        .on_listening(move |port| tell_listening(&teller, port, place.as_deref(), shows_logo))
+        .on_listening(move |port| {
+            tell_listening(&teller, port, place.as_deref(), shows_logo, mode);
+        })
         .allocator(Mimalloc)
         .log(move |level, text| sink.write(level, text));
     if let Some(path) = &file {
@@ -196,6 +199,7 @@ fn tell_listening(
     port: Option<u16>,
     unix_socket: Option<&Path>,
     shows_logo: bool,
+    mode: &str,
 ) {
     let place = match (port, unix_socket) {
         (Some(port), _) => format!("port={port}"),
@@ -203,8 +207,8 @@ fn tell_listening(
         (None, None) => "nothing".to_owned(),
     };
     match shows_logo {
-        true => logger.log_raw(LogLevel::Notice, &logo::text(port.unwrap_or(0))),
-        false => logger.log(LogLevel::Notice, &format!("Running mode=standalone, {place}.")),
+        true => logger.log_raw(LogLevel::Notice, &logo::text(port.unwrap_or(0), mode)),
+        false => logger.log(LogLevel::Notice, &format!("Running mode={mode}, {place}.")),
     }
     logger.log(LogLevel::Notice, "Server initialized");
 }

@@ -21,8 +21,8 @@ fn message(sender: u8, body: Body) -> Vec<u8> {
     let address = Address { ip: "127.0.0.1".into(), port: 7, plain_port: 0, bus_port: 9 };
     let header = Header {
         sender: NodeId::from_bytes([sender; 20]),
-        current_epoch: u64::MAX,
-        config_epoch: u64::MAX,
+        current_epoch: 1 << 60,
+        config_epoch: 1 << 60,
         offset: u64::MAX,
         slots: SlotSet::of(0..16_384).into(),
         master: None,

@@ -16,7 +16,7 @@ const TIMEOUT_MS: &str = "2000";
 /// A node with a folder of its own.
 struct Node {
     server: Server,
-    _folder: TempFolder,
+    folder: TempFolder,
 }
 
 impl Node {
@@ -40,7 +40,7 @@ impl Node {
         let add =
             |builder: ServerBuilder, (name, value): &(&str, &str)| builder.setting(name, value);
         let server = settings.iter().fold(builder, add).start().unwrap();
-        Self { server, _folder: folder }
+        Self { server, folder }
     }
 
     /// A node that serves all slots by itself.

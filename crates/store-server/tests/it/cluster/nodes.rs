@@ -198,4 +198,59 @@ fn the_bus_is_encrypted_when_the_settings_say_so() {
     let port = nodes[1].server.port().unwrap();
     let said = text(&plain.words("GET foo"));
     assert!(said.contains(&format!("MOVED 12182 127.0.0.1:{port}")), "{said}");
+
+    // It is turned off while the nodes run: links are opened anew, without it.
+    for node in &nodes {
+        assert_eq!(text(&node.connect().words("CONFIG SET tls-cluster no")), "OK");
+    }
+    let other = nodes[1].id();
+    assert_eq!(text(&plain.words(&format!("DEBUG CLUSTERLINK KILL all {other}"))), "OK");
+    wait_until("new links", GENEROUS, || nodes[0].knows(2) && nodes[1].knows(2));
+}
+
+#[test]
+fn a_node_that_cannot_write_its_file_serves_on_and_changes_nothing_that_counts() {
+    let nodes = pair(&[]);
+    let path = nodes[0].folder.path().join("nodes.conf");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(kept.contains("0-8191") && kept.contains("8192-16383"), "{kept}");
+    // A folder in its place cannot be replaced by a file.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let mut admin = nodes[0].connect();
+    for words in ["CLUSTER SAVECONFIG", "CLUSTER DELSLOTS 7", "CLUSTER BUMPEPOCH"] {
+        let said = text(&admin.words(words));
+        assert!(said.contains("nodes.conf cannot be written"), "{words}: {said}");
+    }
+    // Slot 5061 is its own, and the other node reaches it.
+    assert_eq!(text(&admin.words("SET bar 1")), "OK");
+    assert!(text(&nodes[1].connect().words("GET bar")).contains("MOVED 5061"));
+    std::fs::remove_dir(&path).unwrap();
+    wait_until("the file to be written again", GENEROUS, || {
+        text(&admin.words("CLUSTER SAVECONFIG")) == "OK"
+    });
+    assert!(std::fs::read_to_string(&path).unwrap().contains("8192-16383"));
+}
+
+#[test]
+fn a_node_whose_script_runs_for_long_is_not_given_up() {
+    let nodes = pair(&[("busy-reply-threshold", "50")]);
+    let mut other = nodes[1].connect();
+    for node in &nodes {
+        node.connect().words("CONFIG SET cluster-node-timeout 2500");
+    }
+    let mut busy = nodes[0].connect();
+    busy.send(&["EVAL", "while true do end", "0"]);
+    let began_at = std::time::Instant::now();
+    let all = text(&other.words("CLUSTER NODES"));
+    let id = all.lines().find(|line| !line.contains("myself")).unwrap()[..40].to_owned();
+    while began_at.elapsed() < std::time::Duration::from_secs(6) {
+        let line = text(&other.words("CLUSTER NODES"));
+        let line = line.lines().find(|line| line.starts_with(&id)).unwrap();
+        assert!(!line.contains("fail"), "after {:?}: {line}", began_at.elapsed());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(text(&nodes[0].connect().words("SCRIPT KILL")), "OK");
+    assert!(text(&busy.receive().unwrap()).contains("killed by user"));
+    assert_eq!(text(&nodes[0].connect().words("SET bar 1")), "OK", "and it serves on at once");
 }
