@@ -4,7 +4,8 @@
 //! are late, cut and reset), [`Clock`], [`Random`]. And the worlds:
 //! - [`replication`]: servers that follow each other, run by the unchanged `store-replica`;
 //! - [`sentinel`]: sentinels that watch such servers, run by the unchanged `store-sentinel`;
-//! - [`cluster`]: nodes that share slots, run by the unchanged `store-cluster`.
+//! - [`cluster`]: nodes that share slots, run by the unchanged `store-cluster`;
+//! - [`moves`]: keys that move between two such nodes.
 //!
 //! ```
 //! use store_simulator::replication::World;
@@ -15,6 +16,7 @@
 
 mod clock;
 pub mod cluster;
+pub mod moves;
 mod network;
 mod queue;
 mod random;

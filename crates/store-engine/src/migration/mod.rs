@@ -122,6 +122,9 @@ pub struct Migrations {
     holds_waiting: bool,
     /// What RESTORE is to take, when it runs again.
     pub(crate) decoded: Option<DecodedValue>,
+    /// Made for the first value, and kept while keys are on their way: it is larger than most of
+    /// them.
+    compressor: Option<Compressor>,
 }
 
 impl Migrations {
@@ -142,6 +145,7 @@ impl Engine {
         self.keyspace.begin(now_us, db);
         let is_compressed = self.state.config.settings().snapshot.compresses;
         let now_ms = self.keyspace.now_ms();
+        let compressor = &mut self.state.migrations.compressor;
         let value = self.keyspace.entry(key).map(|entry| {
             let memory = match entry.value() {
                 ValueRef::Object(value) => value.memory(),
@@ -151,10 +155,11 @@ impl Engine {
             let payload = match memory > ENCODED_HERE_MAX {
                 true => LeavingPayload::Shared { value: shared(entry), is_compressed },
                 false => {
-                    let mut compressor = is_compressed.then(Compressor::new);
+                    let compressor =
+                        is_compressed.then(|| compressor.get_or_insert_with(Compressor::new));
                     let mut scratch = [0; 20];
                     let value = saved(entry.value(), &mut scratch);
-                    LeavingPayload::Encoded(dump::dump(value, compressor.as_mut()))
+                    LeavingPayload::Encoded(dump::dump(value, compressor))
                 }
             };
             let ttl_ms = entry.expires_at().map_or(0, |at| at.saturating_sub(now_ms).max(1));
@@ -192,6 +197,9 @@ impl Engine {
 
     /// Answers the session that asked for a migration, if it still waits for it.
     pub fn finish_migration(&mut self, id: SessionId, number: u64, reply: &[u8]) {
+        if self.state.migrations.leaving.is_empty() {
+            self.state.migrations.compressor = None;
+        }
         if reply.starts_with(b"-") && self.waits_for(id, number) {
             let code = reply[1..].split(|byte| *byte == b' ').next().unwrap_or_default();
             self.state.stats.count_error(code);
@@ -238,6 +246,7 @@ impl Engine {
         let migrations = &mut self.state.migrations;
         if migrations.leaving.is_empty() {
             self.state.gates &= !server_gate::LEAVING;
+            migrations.compressor = None;
         }
         let holds_waiting = std::mem::take(&mut migrations.holds_waiting);
         if !self.state.is_paused() {

@@ -1,5 +1,6 @@
 //! A bounded slice of what `cargo xtask simulate store` runs.
 
 mod cluster;
+mod moves;
 mod replication;
 mod sentinel;

@@ -9,7 +9,7 @@ pub(crate) const USAGE: &str = "\
 usage: store-simulator [--worlds NAME] [--seeds N] [--control NAME] [--seed S [--trace]] [--jobs N]
        store-simulator --nodes N [--seed S]
 
-  --worlds NAME   only these: replication, sentinel or cluster
+  --worlds NAME   only these: replication, sentinel, cluster or moves
   --seeds N       worlds of each kind (default 2000); controls get at most 10000
   --control NAME  only this control
   --seed S        only the world of this seed

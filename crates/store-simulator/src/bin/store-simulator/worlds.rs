@@ -1,6 +1,6 @@
 //! The kinds of worlds, each as the program needs it.
 
-use store_simulator::{cluster, replication, sentinel};
+use store_simulator::{cluster, moves, replication, sentinel};
 
 /// A rule that was broken.
 #[derive(Clone, Debug)]
@@ -72,5 +72,9 @@ pub(crate) const ALL: &[Worlds] = &[
     worlds!(
         "cluster", cluster, "messages": messages, "failures found": failures,
         "elections won": elections, "replicas moved": moves, "slots moved": slots_moved
+    ),
+    worlds!(
+        "moves", moves, "writes": writes, "keys moved": keys_moved, "slots moved": slots_moved,
+        "requests that waited": postponed, "crashes": crashes
     ),
 ];

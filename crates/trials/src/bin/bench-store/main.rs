@@ -4,6 +4,7 @@
 //! them has another; noise only ever adds, so the least of all rounds counts.
 
 mod append;
+mod cluster;
 mod embedded;
 mod footprint;
 mod idle;
@@ -43,6 +44,7 @@ fn main() -> Outcome {
     snapshot::measure(&scale, &mut figures)?;
     append::measure(&scale, &mut figures)?;
     replication::measure(&scale, &mut figures)?;
+    cluster::measure(&scale, &mut figures)?;
     let speeds = speed::measure(&scale)?;
     speeds.print();
     println!();
@@ -51,7 +53,7 @@ fn main() -> Outcome {
 }
 
 const USAGE: &str = "known are --quick, --failovers N, --before PROGRAM and --only speed, get, \
-                     stall, snapshot, append, memory, replication or sentinel";
+                     stall, snapshot, append, memory, replication, sentinel or cluster";
 
 /// What the caller wants measured.
 struct Options {
@@ -102,6 +104,7 @@ fn only(what: &str) -> Outcome<Measure> {
         "memory" => Ok(footprint::measure),
         "replication" => Ok(replication::measure),
         "sentinel" => Ok(sentinel::measure),
+        "cluster" => Ok(cluster::measure),
         _ => Err(format!("there is no {what:?} by itself: {USAGE}").into()),
     }
 }

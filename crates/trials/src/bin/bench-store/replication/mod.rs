@@ -90,16 +90,16 @@ fn await_in_step(primary: &RedisServer, replicas: &[RedisServer]) -> Outcome {
 
 /// A connection that is asked one thing at a time: a process per question would take the core
 /// away from what is measured.
-struct Line(BufReader<TcpStream>);
+pub(crate) struct Line(BufReader<TcpStream>);
 
 impl Line {
-    fn open(server: &RedisServer) -> Outcome<Self> {
+    pub(crate) fn open(server: &RedisServer) -> Outcome<Self> {
         let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
         stream.set_nodelay(true)?;
         Ok(Line(BufReader::new(stream)))
     }
 
-    fn ask(&mut self, words: &[&str]) -> Outcome<String> {
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Outcome<String> {
         let mut request = Vec::new();
         write_request(&mut request, words);
         self.0.get_mut().write_all(&request)?;
@@ -134,7 +134,7 @@ impl Line {
     }
 }
 
-fn write_request(request: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
+pub(crate) fn write_request(request: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
     request.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         let word = word.as_ref();
@@ -145,7 +145,7 @@ fn write_request(request: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
 }
 
 /// Sets keys to values that do not compress.
-fn fill(server: &RedisServer, keys: Range<usize>, value_len: usize) -> Outcome {
+pub(crate) fn fill(server: &RedisServer, keys: Range<usize>, value_len: usize) -> Outcome {
     const BATCH_BYTES: usize = 64 * 1024;
     let batch_len = (BATCH_BYTES / value_len).clamp(1, 64);
     let mut line = Line::open(server)?;
@@ -180,6 +180,6 @@ fn noise(random: &mut u64, len: usize) -> Vec<u8> {
 }
 
 /// Two digits behind the point: what is printed is what is compared.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

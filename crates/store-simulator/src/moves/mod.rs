@@ -1,0 +1,43 @@
+//! Keys that move between two nodes while clients use them and either node crashes.
+//!
+//! ```text
+//! seed ─► two nodes (store-cluster: routes, SETSLOT, nodes.conf; Migration; Leaving; a disk)
+//!         operator: IMPORTING, MIGRATING, MIGRATE …, NODE, and back again
+//!         a client per key: writes 1, 2, 3 … and reads ─► Judge: K8
+//! ```
+//! What a node says leaves when what it did before is on disk, as with `appendfsync always`. What
+//! was not on disk when it crashed is gone.
+
+mod client;
+mod node;
+mod operator;
+mod world;
+
+pub use crate::cluster::{Rule, Violation};
+pub use world::{MovesOutcome, World};
+
+/// Which rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A key goes when it is sent.
+    DeleteBeforeAnswer,
+    /// A key that is on its way may be changed.
+    NoLeavingSet,
+}
+
+/// A flaw, and what must catch it.
+#[derive(Debug)]
+pub struct Control {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What is broken.
+    pub flaw: Planted,
+    /// The rule that must notice.
+    pub breaks: Rule,
+}
+
+/// All flaws that are caught.
+pub const CONTROLS: &[Control] = &[
+    Control { name: "delete-before-answer", flaw: Planted::DeleteBeforeAnswer, breaks: Rule::K8 },
+    Control { name: "no-leaving-set", flaw: Planted::NoLeavingSet, breaks: Rule::K8 },
+];
