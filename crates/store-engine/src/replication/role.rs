@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::effects::ServerRequest;
 use crate::engine::{Engine, hex_id};
 use crate::keyspace::Freeing;
-use crate::session::{SessionId, session_flag};
+use crate::session::{Session, SessionId, session_flag};
 use crate::state::{ServerState, server_gate};
 
 /// What clients that wait are told when their server becomes a replica.
@@ -49,6 +49,10 @@ impl Engine {
     pub fn forget_for_primary(&mut self, now_us: u64) {
         let is_lazy = self.state.config.settings().replica.lazy_flush;
         self.forget_all_freeing(now_us, Freeing::lazily_if(is_lazy));
+        // What they wrote goes, too, and is not what replicas confirm later under its offset.
+        for session in self.state.sessions.iter_mut().filter(|session| session.wrote_at > 0) {
+            session.wrote_at = Session::UNFED;
+        }
         // Whoever watches or keeps keys learns that they are not what they were.
         self.keyspace.signal_all_flushed();
         self.deliver(None);
