@@ -40,6 +40,11 @@ impl Engine {
         &identity.incarnation
     }
 
+    /// How many databases there are.
+    pub fn database_count(&self) -> usize {
+        self.keyspace.database_count()
+    }
+
     /// Keys in all databases.
     pub fn key_count(&self) -> usize {
         (0..self.keyspace.database_count()).map(|db| self.keyspace.counts(db).0).sum()

@@ -33,6 +33,7 @@ mod orphans;
 mod quorum;
 mod quorum_succession;
 mod refusals;
+mod replicated;
 mod restored;
 mod run;
 mod sentinel;
