@@ -3,7 +3,7 @@
 use store_resp::{Request, parse_integer};
 
 use crate::moment::Moment;
-use crate::output::{CloseReason, Event, Output, SessionId, SnapshotContent};
+use crate::output::{CloseReason, Event, Output, SessionId, SnapshotContent, SnapshotNeeds};
 use crate::replica::{Replica, ReplicaState};
 use crate::replication::Replication;
 use crate::stream::{Command, GETACK, PING};
@@ -166,14 +166,25 @@ impl Replication {
         if !self.has_replicas() {
             self.alone_since.get_or_insert(now);
         }
-        let is_running = matches!(self.snapshot, Some(Snapshot::Running { .. }));
-        let was_reading = replica.state == ReplicaState::Transfer;
-        if is_running && was_reading && self.in_transfer().is_empty() {
+        let is_unwanted = match self.snapshot {
+            Some(Snapshot::Running { .. }) => {
+                replica.state == ReplicaState::Transfer && self.in_transfer().is_empty()
+            }
+            // It may have to wait for another one, and the data may go before.
+            Some(Snapshot::Asked(needs)) => !self.awaits_snapshot(needs),
+            None => false,
+        };
+        if is_unwanted {
             self.snapshot = None;
             self.outputs.push_back(Output::CancelSnapshot);
         }
         self.trim();
         self.continue_failover(now);
+    }
+
+    fn awaits_snapshot(&self, needs: SnapshotNeeds) -> bool {
+        let awaits = |it: &Replica| it.is_waiting() && it.needs(&self.settings) == needs;
+        self.replicas.iter().any(awaits)
     }
 
     pub(crate) fn close_replicas(&mut self, now: Moment, reason: CloseReason) {

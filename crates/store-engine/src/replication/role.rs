@@ -40,6 +40,11 @@ impl Engine {
         &identity.incarnation
     }
 
+    /// How many databases there are.
+    pub fn database_count(&self) -> usize {
+        self.keyspace.database_count()
+    }
+
     /// Keys in all databases.
     pub fn key_count(&self) -> usize {
         (0..self.keyspace.database_count()).map(|db| self.keyspace.counts(db).0).sum()
@@ -49,6 +54,10 @@ impl Engine {
     pub fn forget_for_primary(&mut self, now_us: u64) {
         let is_lazy = self.state.config.settings().replica.lazy_flush;
         self.forget_all_freeing(now_us, Freeing::lazily_if(is_lazy));
+        // What they wrote goes, too, and is not what replicas confirm later under its offset.
+        for session in self.state.sessions.iter_mut().filter(|session| session.wrote_at > 0) {
+            session.wrote_at = Session::UNFED;
+        }
         // Whoever watches or keeps keys learns that they are not what they were.
         self.keyspace.signal_all_flushed();
         self.deliver(None);

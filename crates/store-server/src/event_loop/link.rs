@@ -3,7 +3,7 @@
 
 use std::io;
 
-use store_engine::{LogLevel, Origin, SessionId};
+use store_engine::{LogLevel, Origin, SessionId, session_flag};
 use store_replica::{Address, Facts, LinkPhase, Output, Role, Transaction, asks_for_ack};
 
 use super::EventLoop;
@@ -176,6 +176,13 @@ impl EventLoop {
     }
 
     fn open_link_session(&mut self, db: usize) {
+        let databases = self.engine.database_count();
+        if db >= databases {
+            // What follows names no database, and would go to another one.
+            self.log_inapplicable(Some(databases));
+            let now = self.replication.now();
+            return self.replication.machine.handle_inapplicable(now);
+        }
         let id = self.replication.machine.history().id();
         if self.replication.link.history_before.take().is_some_and(|before| before != id) {
             // It goes on under another name: there was a promotion, and what the old primary
@@ -242,8 +249,10 @@ impl EventLoop {
             }
             let Some(applied) = applied else {
                 self.replication.machine.handle_getack();
-                let db = self.engine.session_mut(id).map_or(0, |session| session.db);
-                self.replication.machine.handle_applied(now, db, Transaction::Closed);
+                let session = self.engine.session_mut(id);
+                let (db, is_inside) =
+                    session.map_or((0, false), |it| (it.db, it.has(session_flag::IN_MULTI)));
+                self.replication.machine.handle_applied(now, db, transaction_of(is_inside));
                 continue;
             };
             if let Some(error) = applied.error {
@@ -255,10 +264,7 @@ impl EventLoop {
                 self.carry_out();
                 return false;
             }
-            let transaction = match applied.in_transaction {
-                true => Transaction::Open,
-                false => Transaction::Closed,
-            };
+            let transaction = transaction_of(applied.in_transaction);
             self.replication.machine.handle_applied(now, applied.db, transaction);
             if self.now_us >= ends_at_us {
                 break;
@@ -284,5 +290,12 @@ impl EventLoop {
              processing a command of its stream: their data may differ"
         );
         self.log(LogLevel::Warning, &line);
+    }
+}
+
+fn transaction_of(is_inside: bool) -> Transaction {
+    match is_inside {
+        true => Transaction::Open,
+        false => Transaction::Closed,
     }
 }

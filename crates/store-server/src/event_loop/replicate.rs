@@ -1,6 +1,8 @@
 //! Replication in a turn of the loop: the machine hears of units, sessions and time, and what it
 //! asks for is done in order.
 
+use std::io;
+
 use store_engine::{
     Asker, CommandError, LogLevel, ReplicationRequest, SessionId, SnapshotForm, SnapshotKind,
     session_flag,
@@ -269,7 +271,7 @@ impl EventLoop {
 
     /// The snapshot holds the data of this moment, and so does the stream up to its offset:
     /// everything was fed, and everything is fed from now on.
-    fn begin_payload(&mut self, needs: SnapshotNeeds) -> std::io::Result<Payload> {
+    fn begin_payload(&mut self, needs: SnapshotNeeds) -> io::Result<Payload> {
         debug_assert!(self.engine.units().is_empty(), "what was written must be fed first");
         self.engine.set_feeding_stream(true);
         let place = match needs.target {
@@ -278,7 +280,7 @@ impl EventLoop {
         };
         self.log(LogLevel::Notice, &format!("Starting BGSAVE for SYNC with target: {place}"));
         let facts = self.replication.machine.facts();
-        let mut facts = facts.expect("a backlog is made before a snapshot is asked for");
+        let mut facts = facts.ok_or_else(|| io::Error::other("nothing describes the data"))?;
         if self.replication.machine.is_primary() {
             // The next write names its database.
             facts.db = 0;

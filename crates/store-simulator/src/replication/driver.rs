@@ -108,8 +108,13 @@ impl World {
                 }
             }
             Output::Close { session, .. } => self.close_peer(host, session),
-            Output::StartSnapshot(needs) => self.start_snapshot(host, needs),
-            Output::CancelSnapshot => server.outgoing = None,
+            Output::StartSnapshot(needs) => self.want_snapshot(host, needs),
+            Output::CancelSnapshot => {
+                server.outgoing = None;
+                if !server.has(Flaw::SnapshotNotCancelled) {
+                    server.wanted = None;
+                }
+            }
             Output::Waited { session, count } => {
                 if let Some(write) = server.waiting.remove(&session) {
                     self.judge_wait(host, write, count);
@@ -168,6 +173,32 @@ impl World {
             server.paused_until = 0;
         }
         self.judge_host(host);
+    }
+
+    /// Another snapshot may be running, for a file of the server's own.
+    fn want_snapshot(&mut self, host: Host, needs: SnapshotNeeds) {
+        if self.is_healed() || self.random.percent(70) {
+            return self.start_snapshot(host, needs);
+        }
+        let delay = self.random.between(1, 2_000);
+        let server = &mut self.servers[host];
+        server.wanted = Some(needs);
+        self.queue.after(delay, Event::MayStartSnapshot { host, life: server.life });
+    }
+
+    pub(crate) fn start_wanted_snapshot(&mut self, host: Host, life: u32) {
+        let real = self.queue.now();
+        let server = &mut self.servers[host];
+        let wanted = server.wanted.filter(|_| server.is_up && server.life == life);
+        let Some(needs) = wanted else { return };
+        server.wanted = None;
+        if server.replication.facts().is_none() {
+            let what = || format!("server {host} sends data that nothing describes");
+            return self.judge.broken(Rule::R2, real, what);
+        }
+        self.start_snapshot(host, needs);
+        self.carry_out(host);
+        self.turn(host);
     }
 
     fn start_snapshot(&mut self, host: Host, needs: SnapshotNeeds) {

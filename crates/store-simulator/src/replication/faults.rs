@@ -51,6 +51,7 @@ impl World {
             0..5 => self.reset_connection(),
             5 | 6 => self.cut(host, other),
             7 => self.isolate(host),
+            8 if self.random.percent(50) => self.end_cleanly(host),
             8 => self.crash(host),
             9 | 10 => self.save(host),
             11 => self.follow(host, other),
@@ -98,6 +99,22 @@ impl World {
         self.stop(host);
         let delay = self.random.between(10, 5_000);
         self.queue.after(delay, Event::Restart(host));
+    }
+
+    /// SHUTDOWN: what it has is on its disk when it goes, and it is back soon.
+    fn end_cleanly(&mut self, host: Host) {
+        let server = &mut self.servers[host];
+        if !server.is_up || server.loading.is_some() || server.is_flushed {
+            return;
+        }
+        let facts = server.replication.facts();
+        let bytes = server.data.encode(facts.map_or(0, |facts| facts.db));
+        server.disk = Some(Saved { facts, bytes });
+        self.note(|| format!("server {host} ends"));
+        self.stop(host);
+        let role = self.servers[host].replication.role();
+        let delay = self.random.between(10, 2_000);
+        self.queue.after(delay, Event::Back(host, role));
     }
 
     /// A server is gone, with or without a word.

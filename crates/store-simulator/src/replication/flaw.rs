@@ -21,6 +21,8 @@ pub enum Flaw {
     CachedPrimaryAfterLoad,
     /// A file says what its data was when it was written, not when the snapshot began.
     SaveDescribedLate,
+    /// A snapshot that has to wait begins though nobody wants it any more.
+    SnapshotNotCancelled,
     /// The write of a session that was blocked is not remembered for WAIT.
     OffsetNotSetOnWake,
     /// What a replica acknowledged on an earlier connection counts.
@@ -64,6 +66,7 @@ pub const CONTROLS: &[Control] = &[
     control("keep-replid-without-backlog", Flaw::KeepIdWithoutBacklog, Rule::R2),
     control("cached-master-after-load", Flaw::CachedPrimaryAfterLoad, Rule::R2),
     control("save-described-late", Flaw::SaveDescribedLate, Rule::R2),
+    control("snapshot-not-cancelled", Flaw::SnapshotNotCancelled, Rule::R2),
     control("woff-not-set-on-wake", Flaw::OffsetNotSetOnWake, Rule::R3),
     control("count-stale-acks", Flaw::CountStaleAcks, Rule::R3),
     control("ack-before-apply", Flaw::AckBeforeApply, Rule::R3),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use store_replica::{
     Access, Address, Command, ExpiryMode, Facts, LoadMode, Moment, Replication, ReplicationId,
-    SessionId, Settings,
+    SessionId, Settings, SnapshotNeeds,
 };
 use store_resp::{OwnedRequest, RequestParser};
 
@@ -71,6 +71,8 @@ pub(crate) struct Server {
     pub(crate) skips_select: bool,
     pub(crate) peers: BTreeMap<SessionId, Peer>,
     pub(crate) outgoing: Option<Outgoing>,
+    /// The snapshot that begins when another one is over.
+    pub(crate) wanted: Option<SnapshotNeeds>,
     pub(crate) payload: Vec<u8>,
     pub(crate) is_flushed: bool,
     pub(crate) loading: Option<u64>,
@@ -105,6 +107,7 @@ impl Server {
             skips_select: false,
             peers: BTreeMap::new(),
             outgoing: None,
+            wanted: None,
             payload: Vec::new(),
             is_flushed: false,
             loading: None,

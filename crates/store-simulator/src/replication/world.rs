@@ -31,6 +31,11 @@ pub(crate) enum Event {
         host: Host,
         ticket: u64,
     },
+    /// A snapshot that had to wait may begin.
+    MayStartSnapshot {
+        host: Host,
+        life: u32,
+    },
     /// A server's own save is done.
     OnDisk {
         host: Host,
@@ -42,6 +47,8 @@ pub(crate) enum Event {
     Wait(Wait),
     Fault,
     Restart(Host),
+    /// One that ended cleanly is started as it was.
+    Back(Host, Role),
     Heal,
     End,
 }
@@ -271,11 +278,17 @@ impl World {
             }
             Event::Loaded { host, ticket } => self.finish_load(host, ticket),
             Event::Saved { host, ticket } => self.finish_save(host, ticket),
+            Event::MayStartSnapshot { host, life } => self.start_wanted_snapshot(host, life),
             Event::OnDisk { host, life, saved } => self.finish_own_save(host, life, saved),
             Event::Write => self.client_writes(),
             Event::Read => self.client_reads(),
             Event::Wait(wait) => self.client_waits(wait),
             Event::Fault => self.fault(),
+            Event::Back(host, role) => {
+                if !self.servers[host].is_up {
+                    self.restart_as(host, role);
+                }
+            }
             Event::Restart(host) => self.restart(host),
             Event::Heal => self.heal(),
             Event::End => {}

@@ -34,6 +34,7 @@ mod orphans;
 mod quorum;
 mod quorum_succession;
 mod refusals;
+mod replicated;
 mod restored;
 mod run;
 mod sentinel;

@@ -8,7 +8,10 @@ use store_server::Server;
 use testkit::{GENEROUS, wait_until};
 
 use super::peers::Peer;
-use super::support::{EMPTY_SNAPSHOT, LogLines, connect, info, primary, scripted_primary, text};
+use super::support::{
+    EMPTY_SNAPSHOT, LogLines, assert_equal, connect, follow, info, primary, scripted_primary, text,
+    wait_for_link,
+};
 
 /// What this process, and the server in it, may take beside what it had before.
 const GROWTH_MAX: usize = 64 * 1024 * 1024;
@@ -179,4 +182,33 @@ fn replicas_that_come_and_go_leave_nothing_behind() {
     });
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < GROWTH_MAX, "{grown} bytes more");
+}
+
+/// One that waits for a payload which waits for another snapshot, when all data goes for that of
+/// the primary.
+#[test]
+fn a_replica_of_a_replica_may_wait_for_data_that_goes() {
+    let top = primary().start().unwrap();
+    let folder = testkit::TempFolder::create();
+    let middle = primary()
+        .setting("dir", folder.path().to_str().unwrap())
+        .setting("rdb-key-save-delay", "2000")
+        .start()
+        .unwrap();
+    let (mut above, mut ours) = (connect(&top), connect(&middle));
+    above.words("DEBUG POPULATE 20000 key 1000");
+    follow(&mut ours, top.port().unwrap());
+    wait_for_link(&mut ours);
+    ours.words("BGSAVE");
+    let mut peer = Peer::of(&middle);
+    ask_for_everything(&mut peer);
+    wait_until("it to wait", GENEROUS, || {
+        info(&mut ours, "replication", "slave0").contains("state=wait_bgsave")
+    });
+    above.words("DEBUG CHANGE-REPL-ID");
+    above.words("CLIENT KILL TYPE replica");
+    wait_until("another full sync", GENEROUS, || info(&mut above, "stats", "sync_full") == "2");
+    wait_for_link(&mut ours);
+    assert_equal(&mut above, &mut ours);
+    assert_eq!(info(&mut ours, "replication", "connected_slaves"), "0");
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use testkit::{GENEROUS, wait_until};
 
-use super::support::{LogLines, connect, follower, info, primary, text, wait_for_link};
+use super::support::{
+    LogLines, connect, follow, follower, info, primary, text, wait_for_link, wait_for_online,
+};
 use crate::connection::Connection;
 use store_server::StopSignal;
 
@@ -171,4 +173,30 @@ fn a_pause_of_all_clients_does_not_cut_replicas_off() {
     assert!(info(&mut ours, "replication", "slave0").contains("state=online"));
     assert_eq!(info(&mut ours, "stats", "sync_full"), "1");
     assert_eq!(info(&mut ours, "stats", "sync_partial_ok"), "0");
+}
+
+#[test]
+fn wait_confirms_no_write_that_went_with_the_data_of_before() {
+    let (first, second) = (primary().start().unwrap(), primary().start().unwrap());
+    let (below, last) = (primary().start().unwrap(), primary().start().unwrap());
+    let mut client = connect(&first);
+    follow(&mut connect(&below), first.port().unwrap());
+    wait_for_online(&mut client, 1);
+    assert_eq!(text(&client.words("SET lost 1")), "OK");
+    // A primary that is far ahead, in a history of its own.
+    let mut other = connect(&second);
+    follow(&mut connect(&last), second.port().unwrap());
+    wait_for_online(&mut other, 1);
+    other.ask(&["SET", "large", &"x".repeat(100_000)]);
+    let mut operator = connect(&first);
+    follow(&mut operator, second.port().unwrap());
+    wait_for_link(&mut operator);
+    operator.words("REPLICAOF NO ONE");
+    let mut replica = connect(&below);
+    wait_for_link(&mut replica);
+    wait_for_online(&mut operator, 1);
+    assert_eq!(text(&client.words("EXISTS lost")), "0");
+    assert_eq!(text(&client.words("WAIT 1 100")), "0", "its write is nowhere");
+    assert_eq!(text(&client.words("SET found 1")), "OK");
+    assert_eq!(text(&client.words("WAIT 1 30000")), "1");
 }

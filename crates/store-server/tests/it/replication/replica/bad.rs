@@ -1,9 +1,12 @@
 //! Primaries that cannot be followed: data stays, and the log says what to do.
 
+use std::io::Write;
+
 use store_resp::Reply;
 use testkit::RedisServer;
 
 use super::{Ours, ok};
+use crate::replication::support::scripted_primary;
 
 fn wait_for_line(ours: &Ours, part: &str) {
     testkit::wait_until(part, testkit::GENEROUS, || ours.has_logged(part));
@@ -62,4 +65,23 @@ fn a_primary_with_more_databases_is_followed_up_to_the_first_that_is_missing() {
     wait_for_line(&fresh, "databases");
     assert_eq!(fresh.words("REPLICAOF NO ONE"), ok());
     assert_eq!(fresh.words("GET own"), Reply::Bulk(b"1".to_vec()));
+}
+
+/// The payload of a server that follows another names the database of the stream behind it.
+#[test]
+fn a_stream_in_a_database_that_is_missing_is_applied_to_no_other_one() {
+    const PAYLOAD: &[u8] = b"REDIS0010\xfa\x0erepl-stream-db\x0220\xff\0\0\0\0\0\0\0\0";
+    let port = scripted_primary(|stream, _| {
+        let head = format!("+FULLRESYNC {} 7\r\n${}\r\n", "b".repeat(40), PAYLOAD.len());
+        let _ = stream.write_all(&[head.as_bytes(), PAYLOAD].concat());
+        let _ = stream.write_all(b"*3\r\n$3\r\nSET\r\n$6\r\nastray\r\n$1\r\n1\r\n");
+    });
+    let mut ours = Ours::start();
+    ours.follow(port);
+    wait_for_line(&ours, "Start this replica with as many as the master has");
+    ours.words("REPLICAOF NO ONE");
+    for db in 0..16 {
+        ours.words(&format!("SELECT {db}"));
+        assert_eq!(ours.words("DBSIZE"), Reply::Integer(0), "database {db}");
+    }
 }
