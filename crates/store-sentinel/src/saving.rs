@@ -29,8 +29,7 @@ pub(crate) struct Saving {
     saved: u64,
     is_writing: bool,
     is_failing: bool,
-    /// What waits, each with the changes that it may tell of. A session waits for one answer at
-    /// a time, so there are no more than sessions.
+    /// What waits, each with the changes that it may tell of.
     held: VecDeque<(u64, Output)>,
 }
 
@@ -75,14 +74,19 @@ impl Saving {
         }
     }
 
-    /// Keeps an output back that the file must precede. Returns it when it need not wait.
+    /// Keeps an output back that the file must precede. Returns what need not wait.
     pub(crate) fn hold(&mut self, output: Output) -> Option<Output> {
+        /// Whoever asks for a vote asks again and again, over new connections. Behind a disk that
+        /// hangs for ever, the oldest hears that it gets none.
+        const HELD_MAX: usize = 1_000;
         match (self.is_behind(), self.is_failing) {
             (false, _) => Some(output),
             (true, true) => Some(unsaved(output)),
             (true, false) => {
                 self.held.push_back((self.changes, output));
-                None
+                let is_full = self.held.len() > HELD_MAX;
+                let oldest = if is_full { self.held.pop_front() } else { None };
+                oldest.map(|(_, output)| unsaved(output))
             }
         }
     }

@@ -203,7 +203,12 @@ impl Sentinel {
 
     /// A host that was given by name has this number.
     pub fn handle_name(&mut self, name: &str, number: &str) {
+        /// Names come from hellos, too: those of servers that are long gone are looked up again.
+        const NAMES_MAX: usize = 10_000;
         if name != number {
+            if self.core.names.len() >= NAMES_MAX {
+                self.core.names.clear();
+            }
             self.core.names.insert(name.to_owned(), number.to_owned());
         }
     }
@@ -318,7 +323,10 @@ impl Sentinel {
 
     fn take_hello(&mut self, now: Moment, text: &[u8]) {
         let Some(hello) = Hello::parse(text) else { return };
-        if hello.id == self.core.id || !self.groups.contains_key(&hello.group) {
+        if hello.id == self.core.id {
+            return self.core.watch_for_double(&hello.address);
+        }
+        if !self.groups.contains_key(&hello.group) {
             return;
         }
         self.meet(now, &hello);
