@@ -7,7 +7,7 @@ use store_replica::{Address, Moment};
 use crate::event::{Event, EventKind};
 use crate::links::{Asked, Links, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{Output, Question};
-use crate::saving::Saving;
+use crate::saving::{FileOutcome, Saving};
 use crate::scripts::{ScriptAct, Scripts};
 use crate::settings::{Access, Draw, Globals, RunId, Timing, usable};
 
@@ -73,7 +73,15 @@ impl Core {
 
     /// Pushes what must not leave before the file has what it tells of.
     pub(crate) fn push_when_saved(&mut self, output: Output) {
-        self.outputs.extend(self.saving.hold(output));
+        self.outputs.extend(self.saving.hold(self.now, output));
+    }
+
+    /// The file was written, or cannot be: what waited for that need not any more.
+    pub(crate) fn release_held(&mut self, outcome: FileOutcome) {
+        for held in self.saving.finish(outcome) {
+            let is_stale = self.is_tilted || self.now.since(held.since) > self.timing.ask_every;
+            self.push(held.release(is_stale));
+        }
     }
 
     pub(crate) fn next_output(&mut self) -> Option<Output> {

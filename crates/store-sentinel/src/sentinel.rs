@@ -440,8 +440,7 @@ impl Sentinel {
     /// other one, unless writing fails.
     pub fn handle_file(&mut self, now: Moment, outcome: FileOutcome) {
         self.watch_clock(now);
-        let released = self.core.saving.finish(outcome);
-        released.into_iter().for_each(|output| self.core.push(output));
+        self.core.release_held(outcome);
         if !self.core.is_tilted {
             // A failover that began with the change asks for votes now.
             self.groups.values_mut().for_each(|group| group.ask_others(now, &mut self.core));

@@ -175,6 +175,26 @@ fn the_newer_configuration_wins() {
 }
 
 #[test]
+fn a_vote_that_waited_for_the_disk_says_nothing_old_about_the_primary() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.passes_until(EventKind::SubjectivelyDown);
+    for is_still in [false, true] {
+        story.is_disk_hanging = true;
+        story.hears_question("ann", if is_still { 8 } else { 7 });
+        story.outputs.clear();
+        match is_still {
+            true => story.stand_still(Duration::from_millis(2_500)),
+            false => story.pass(Duration::from_millis(500)),
+        }
+        story.disk_goes_on(FileOutcome::Written);
+        let told = answers(&story);
+        assert!(told.len() == 1 && told[0].vote.is_some(), "{told:?}");
+        assert_eq!(told[0].is_down, !is_still, "in TILT nobody is down");
+    }
+}
+
+#[test]
 fn a_disk_that_hangs_for_ever_keeps_a_limited_number_waiting() {
     let mut story = Story::new("");
     story.is_disk_hanging = true;
