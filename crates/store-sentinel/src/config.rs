@@ -393,7 +393,7 @@ impl GroupConfiguration {
             }
         }
         for (command, called) in &settings.renamed {
-            let called = quoted(called.as_bytes());
+            let (command, called) = (quoted(command.as_bytes()), quoted(called.as_bytes()));
             put(text, format_args!("rename-command {name} {command} {called}"));
         }
         put(text, format_args!("config-epoch {name} {}", self.config_epoch));
@@ -507,6 +507,15 @@ sentinel rename-command mymaster CONFIG \"\"
         assert!(text.starts_with("# what people write\nport 5000\ndir \"/tmp\"\n"), "{text}");
         assert_eq!(Configuration::parse(&text).unwrap(), configuration, "{text}");
         assert_eq!(Configuration::parse(&text).unwrap().to_text(), text);
+    }
+
+    #[test]
+    fn a_renamed_command_cannot_write_lines_of_its_own() {
+        let mut configuration = Configuration::parse(FILE).unwrap();
+        let renamed = &mut configuration.groups[0].settings.renamed;
+        renamed.insert("A B\nSENTINEL MYID X".to_owned(), "c d".to_owned());
+        let text = configuration.to_text();
+        assert_eq!(Configuration::parse(&text).unwrap(), configuration, "{text}");
     }
 
     #[test]

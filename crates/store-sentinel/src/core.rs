@@ -7,7 +7,7 @@ use store_replica::{Address, Moment};
 use crate::event::{Event, EventKind};
 use crate::links::{Asked, Links, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{Output, Question};
-use crate::saving::Saving;
+use crate::saving::{FileOutcome, Saving};
 use crate::scripts::{ScriptAct, Scripts};
 use crate::settings::{Access, Draw, Globals, RunId, Timing, usable};
 
@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) now: Moment,
     /// What an operator wants to see fail.
     pub(crate) simulated: Simulated,
+    /// Whether another sentinel was seen with this one's id, and the operator was told.
+    has_double: bool,
     pub(crate) saving: Saving,
     outputs: VecDeque<Output>,
 }
@@ -54,6 +56,7 @@ impl Core {
             names: BTreeMap::new(),
             now: Moment::default(),
             simulated: Simulated::default(),
+            has_double: false,
             saving: Saving::default(),
             outputs: VecDeque::new(),
         }
@@ -70,7 +73,15 @@ impl Core {
 
     /// Pushes what must not leave before the file has what it tells of.
     pub(crate) fn push_when_saved(&mut self, output: Output) {
-        self.outputs.extend(self.saving.hold(output));
+        self.outputs.extend(self.saving.hold(self.now, output));
+    }
+
+    /// The file was written, or cannot be: what waited for that need not any more.
+    pub(crate) fn release_held(&mut self, outcome: FileOutcome) {
+        for held in self.saving.finish(outcome) {
+            let is_stale = self.is_tilted || self.now.since(held.since) > self.timing.ask_every;
+            self.push(held.release(is_stale));
+        }
     }
 
     pub(crate) fn next_output(&mut self) -> Option<Output> {
@@ -105,6 +116,22 @@ impl Core {
         let local = || self.links.get(slot).local_host.clone();
         let host = self.globals.announce_ip.clone().or_else(local)?;
         Some(Address { host, port: self.globals.announce_port.unwrap_or(self.port) })
+    }
+
+    /// A hello with this sentinel's own id. Its own ones come back from the servers; one from
+    /// elsewhere is of a copy, and both may lead in one epoch, for their votes look the same.
+    pub(crate) fn watch_for_double(&mut self, at: &Address) {
+        let is_own = |slot: SlotId| self.own_address(slot).as_ref() == Some(at);
+        if self.has_double || self.links.all().any(is_own) {
+            return;
+        }
+        self.has_double = true;
+        let id = &self.id;
+        self.push(Output::Advise(format!(
+            "another sentinel at {at} has the id {id} of this one, most likely from a copy of its \
+             file: stop one of them, remove the line `sentinel myid` from its file and start it \
+             again"
+        )));
     }
 
     /// As others are told of an address: by name only if that is wanted.

@@ -208,6 +208,11 @@ impl Links {
         self.of_peers.values().copied().collect()
     }
 
+    /// All places for connections.
+    pub(crate) fn all(&self) -> impl Iterator<Item = SlotId> {
+        self.slots.keys().copied()
+    }
+
     /// A new number for a slot that is dialled now.
     pub(crate) fn begin(&mut self, now: Moment, id: SlotId) -> LinkId {
         self.links_made += 1;

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use store_replica::Moment;
+
 use crate::output::{DownAnswer, Output, Question};
 
 /// What became of the text of the last [`Output::Persist`].
@@ -29,9 +31,34 @@ pub(crate) struct Saving {
     saved: u64,
     is_writing: bool,
     is_failing: bool,
-    /// What waits, each with the changes that it may tell of. A session waits for one answer at
-    /// a time, so there are no more than sessions.
-    held: VecDeque<(u64, Output)>,
+    /// What waits, in order.
+    held: VecDeque<Held>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// The changes that it may tell of.
+    changes: u64,
+    /// When it was decided.
+    pub(crate) since: Moment,
+    output: Output,
+}
+
+impl Held {
+    /// The same without what cannot be kept.
+    fn unsaved(self) -> Self {
+        Self { output: unsaved(self.output), ..self }
+    }
+
+    /// As it leaves now. `is_stale` is whether what was seen then says nothing about now.
+    pub(crate) fn release(self, is_stale: bool) -> Output {
+        match self.output {
+            Output::Answer { session, answer } if is_stale => {
+                Output::Answer { session, answer: DownAnswer { is_down: false, ..answer } }
+            }
+            output => output,
+        }
+    }
 }
 
 impl Saving {
@@ -61,28 +88,33 @@ impl Saving {
     }
 
     /// What became of it. Returns what need not wait any more, in order.
-    pub(crate) fn finish(&mut self, outcome: FileOutcome) -> Vec<Output> {
+    pub(crate) fn finish(&mut self, outcome: FileOutcome) -> Vec<Held> {
         self.is_writing = false;
         self.is_failing = outcome == FileOutcome::Failed;
         match outcome {
             FileOutcome::Written => {
                 self.saved = self.given;
-                let is_saved = |(changes, _): &(u64, Output)| *changes <= self.saved;
-                let count = self.held.iter().take_while(|held| is_saved(held)).count();
-                self.held.drain(..count).map(|(_, output)| output).collect()
+                let is_saved = |held: &&Held| held.changes <= self.saved;
+                let count = self.held.iter().take_while(is_saved).count();
+                self.held.drain(..count).collect()
             }
-            FileOutcome::Failed => self.held.drain(..).map(|(_, output)| unsaved(output)).collect(),
+            FileOutcome::Failed => self.held.drain(..).map(Held::unsaved).collect(),
         }
     }
 
-    /// Keeps an output back that the file must precede. Returns it when it need not wait.
-    pub(crate) fn hold(&mut self, output: Output) -> Option<Output> {
+    /// Keeps an output back that the file must precede. Returns what need not wait.
+    pub(crate) fn hold(&mut self, now: Moment, output: Output) -> Option<Output> {
+        /// Whoever asks for a vote asks again and again, over new connections. Behind a disk that
+        /// hangs for ever, the oldest hears that it gets none.
+        const HELD_MAX: usize = 1_000;
         match (self.is_behind(), self.is_failing) {
             (false, _) => Some(output),
             (true, true) => Some(unsaved(output)),
             (true, false) => {
-                self.held.push_back((self.changes, output));
-                None
+                self.held.push_back(Held { changes: self.changes, since: now, output });
+                let is_full = self.held.len() > HELD_MAX;
+                let oldest = if is_full { self.held.pop_front() } else { None };
+                oldest.map(|oldest| oldest.unsaved().release(true))
             }
         }
     }

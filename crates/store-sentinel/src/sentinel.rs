@@ -203,7 +203,12 @@ impl Sentinel {
 
     /// A host that was given by name has this number.
     pub fn handle_name(&mut self, name: &str, number: &str) {
+        /// Names come from hellos, too: those of servers that are long gone are looked up again.
+        const NAMES_MAX: usize = 10_000;
         if name != number {
+            if self.core.names.len() >= NAMES_MAX {
+                self.core.names.clear();
+            }
             self.core.names.insert(name.to_owned(), number.to_owned());
         }
     }
@@ -318,7 +323,10 @@ impl Sentinel {
 
     fn take_hello(&mut self, now: Moment, text: &[u8]) {
         let Some(hello) = Hello::parse(text) else { return };
-        if hello.id == self.core.id || !self.groups.contains_key(&hello.group) {
+        if hello.id == self.core.id {
+            return self.core.watch_for_double(&hello.address);
+        }
+        if !self.groups.contains_key(&hello.group) {
             return;
         }
         self.meet(now, &hello);
@@ -432,8 +440,7 @@ impl Sentinel {
     /// other one, unless writing fails.
     pub fn handle_file(&mut self, now: Moment, outcome: FileOutcome) {
         self.watch_clock(now);
-        let released = self.core.saving.finish(outcome);
-        released.into_iter().for_each(|output| self.core.push(output));
+        self.core.release_held(outcome);
         if !self.core.is_tilted {
             // A failover that began with the change asks for votes now.
             self.groups.values_mut().for_each(|group| group.ask_others(now, &mut self.core));

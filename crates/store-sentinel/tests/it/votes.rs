@@ -175,6 +175,50 @@ fn the_newer_configuration_wins() {
 }
 
 #[test]
+fn a_vote_that_waited_for_the_disk_says_nothing_old_about_the_primary() {
+    let mut story = Story::new("");
+    story.silent.insert(SERVERS[0]);
+    story.passes_until(EventKind::SubjectivelyDown);
+    for is_still in [false, true] {
+        story.is_disk_hanging = true;
+        story.hears_question("ann", if is_still { 8 } else { 7 });
+        story.outputs.clear();
+        match is_still {
+            true => story.stand_still(Duration::from_millis(2_500)),
+            false => story.pass(Duration::from_millis(500)),
+        }
+        story.disk_goes_on(FileOutcome::Written);
+        let told = answers(&story);
+        assert!(told.len() == 1 && told[0].vote.is_some(), "{told:?}");
+        assert_eq!(told[0].is_down, !is_still, "in TILT nobody is down");
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_for_ever_keeps_a_limited_number_waiting() {
+    let mut story = Story::new("");
+    story.is_disk_hanging = true;
+    for epoch in 1..=5_000 {
+        story.hears_question("ann", epoch);
+    }
+    let answers = answers(&story);
+    assert!((3_000..5_000).contains(&answers.len()), "{} are told", answers.len());
+    assert!(answers.iter().all(|answer| answer.vote.is_none()), "that they get no vote");
+}
+
+#[test]
+fn a_copy_of_this_sentinel_is_told_to_the_operator_once() {
+    let mut story = Story::new("");
+    let advice = |story: &Story| said(story, |output| matches!(output, Output::Advise(_)));
+    story.hears("10.0.0.9,26379,me,0,mymaster,10.0.0.1,6379,0");
+    assert_eq!(advice(&story), 0, "its own hellos come back");
+    for _ in 0..3 {
+        story.hears("10.0.0.8,26379,me,0,mymaster,10.0.0.1,6379,0");
+    }
+    assert_eq!(advice(&story), 1);
+}
+
+#[test]
 fn sentinels_are_found_and_ghosts_at_their_address_go() {
     let mut story = Story::new("");
     story.hears("10.0.0.7,26381,cid,0,mymaster,10.0.0.1,6379,0");

@@ -74,9 +74,8 @@ impl EventLoop {
         self.take_link_events(driver);
         let mut buffer = std::mem::take(&mut driver.buffer);
         buffer.resize(READ_LEN, 0);
-        let may_read = driver.links.iter().filter(|(_, link)| self.peers.may_read(link.peer));
-        let readable: Vec<LinkId> = may_read.map(|(id, _)| *id).collect();
-        for id in readable {
+        let readable = self.peers.readable().filter_map(|peer| driver.of_peers.get(&peer).copied());
+        for id in readable.collect::<Vec<LinkId>>() {
             self.read_link_of_sentinel(driver, id, &mut buffer);
         }
         driver.buffer = buffer;

@@ -207,8 +207,12 @@ impl Connection {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        self.may_read && self.is_open()
     }
 
     /// The hosts of this end and of the other, by number.

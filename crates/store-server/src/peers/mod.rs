@@ -252,9 +252,13 @@ impl Peers {
 
     /// Whether a read may bring something without an event.
     pub(crate) fn may_read(&self, id: PeerId) -> bool {
-        self.connections
-            .get(&id)
-            .is_some_and(|connection| connection.may_read && connection.is_open())
+        self.connections.get(&id).is_some_and(Connection::is_readable)
+    }
+
+    /// All of which a read may bring something without an event.
+    pub(crate) fn readable(&self) -> impl Iterator<Item = PeerId> {
+        let readable = self.connections.iter().filter(|(_, connection)| connection.is_readable());
+        readable.map(|(id, _)| *id)
     }
 
     /// Reads once. A connection that has ended is told by an event.

@@ -63,6 +63,11 @@ fn an_isolated_store_of_our_own_makes_two_leaders_in_mode_available_alone() {
 }
 
 #[test]
+fn sentinels_of_our_own_let_nobody_lead_beside_an_isolated_store_in_mode_strict() {
+    run(Topology::AllOwnSentinel, Mode::Strict, &["promised: isolated primary"], 1);
+}
+
+#[test]
 fn of_three_independent_nodes_any_one_may_fail() {
     run(Topology::Quorum, Mode::Quorum, &["promised"], 2);
 }

@@ -1,7 +1,7 @@
 //! One sentinel: events, scripts, logins, its file, and lines that it cannot use.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 use testkit::{
@@ -221,6 +221,28 @@ fn lines_that_cannot_be_used_are_refused_with_what_to_do() {
     assert!(said.contains("needs a file") && said.contains("sentinel monitor NAME"), "{said}");
     let (code, said) = run(&["--sentinel", "/no/such/sentinel.conf"]);
     assert_eq!(code, Some(78), "{said}");
+}
+
+#[test]
+fn a_file_that_it_may_not_write_is_refused_with_what_to_do() {
+    use std::os::unix::process::CommandExt;
+    let folder = TempFolder::create();
+    let file = folder.write("sentinel.conf", "sentinel monitor main 127.0.0.1 6379 2\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(TENURE);
+    command.args(["serve", "--sentinel"]).arg(&file);
+    if fs::metadata(&file).unwrap().uid() == 0 {
+        // To root nothing is read-only.
+        command.uid(65_534);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: nobody else may run the program: {error}"),
+    };
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert!(said.contains("make the file and its folder writable"), "{said}");
 }
 
 #[test]
