@@ -426,8 +426,7 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 fn builder() -> RedisServerBuilder {
     let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
-    // The real thing, unless a test names another program for a node.
-    RedisServer::builder().program(ServerProgram::redis()).replicated().args([
+    RedisServer::builder().replicated().args([
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
