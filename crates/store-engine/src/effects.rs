@@ -86,6 +86,8 @@ pub enum ServerRequest {
     /// RESTORE of a large payload. The session waits until
     /// [`finish_restore`](crate::Engine::finish_restore).
     Decode(SessionId, Box<DecodeRequest>),
+    /// A session changed what nodes of a cluster must not forget. It waits until nodes.conf has it.
+    ClusterChanged(SessionId),
     /// These settings changed: apply those that concern sockets.
     SettingsChanged,
 }

@@ -46,6 +46,11 @@ impl CommandError {
     pub const STALE: Self = Self::text(
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     );
+    /// What a node of a cluster must not forget cannot be kept.
+    pub const UNSAVED_NODES: Self = Self::text(
+        "ERR nodes.conf cannot be written: make it and its folder writable, free the disk, then \
+         try again",
+    );
     /// Writes are refused as long as saving fails.
     pub const SAVING_FAILS: Self = Self::text(
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \

@@ -110,7 +110,7 @@ mod platform;
 pub const REDIS_VERSION: &str = "7.0.15";
 
 pub use busy::{Busy, BusyDecision, BusyHandler, NoBusyHandler};
-pub use cluster::{BusLink, ClusterState, MessageCounts};
+pub use cluster::{BusLink, ClusterState, KilledLinks, MessageCounts};
 pub use command::{
     Arity, Begin, Channels, Command, Deprecated, Find, FindAccess, FindKeys, FindScriptFlags,
     FindSecrets, Group, HistoryEntry, KeySpec, Run, TellBehind, access, category, flag,

@@ -219,6 +219,11 @@ impl Blocked {
         keys.iter().map(|key| 2 * key.len() + PER_KEY).sum()
     }
 
+    /// Whether it waits for the driver to answer, and not for keys or replicas.
+    pub(crate) fn waits_for_driver(&self) -> bool {
+        self.keys.is_empty() && !matches!(self.on_timeout, TimeoutReply::Replicas(_))
+    }
+
     /// Bytes of its requests and keys.
     fn memory(&self) -> usize {
         let asked = self.asked.as_ref().map_or(0, OwnedRequest::memory);

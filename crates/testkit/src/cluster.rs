@@ -61,16 +61,6 @@ impl ClusterGroup {
         Self::start_on(&vec![Host::loopback(); 2 * Self::MASTERS], wish)
     }
 
-    /// The same with a program for each of the six nodes, so that a cluster can be mixed.
-    ///
-    /// # Panics
-    /// When a program is missing or does not start, or there are not six of them.
-    #[must_use]
-    pub fn start_of(programs: &[ServerProgram]) -> Self {
-        let node = |program: &ServerProgram| builder().program(program.clone());
-        Self::start_each(programs.iter().map(node))
-    }
-
     /// The same with a node on each of six hosts.
     ///
     /// # Panics
@@ -80,12 +70,40 @@ impl ClusterGroup {
         hosts: &[Host],
         wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
-        Self::start_each(hosts.iter().map(|host| wish(builder().on(host))))
+        assert_eq!(hosts.len(), 2 * Self::MASTERS, "a host for each node");
+        Self::start_nodes(hosts.iter().map(|host| wish(builder().on(host))))
     }
 
-    fn start_each(nodes: impl Iterator<Item = RedisServerBuilder>) -> Self {
-        let nodes: Vec<_> = nodes.map(Node::start).collect();
-        assert_eq!(nodes.len(), 2 * Self::MASTERS, "three masters with a replica each");
+    /// The same with a program for each of six nodes, so that groups mix.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_mixed(programs: &[ServerProgram]) -> Self {
+        let hosts = vec![Host::loopback(); programs.len()];
+        Self::start_mixed_on(&hosts, programs, |builder| builder)
+    }
+
+    /// The same with a node on each of six hosts.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_mixed_on(
+        hosts: &[Host],
+        programs: &[ServerProgram],
+        wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
+        assert_eq!(programs.len(), 2 * Self::MASTERS, "a program for each node");
+        assert_eq!(hosts.len(), programs.len(), "a host for each node");
+        let nodes = hosts.iter().zip(programs);
+        Self::start_nodes(
+            nodes.map(|(host, program)| wish(builder().program(program.clone()).on(host))),
+        )
+    }
+
+    fn start_nodes(builders: impl Iterator<Item = RedisServerBuilder>) -> Self {
+        let nodes = builders.map(Node::start).collect();
         let mut group = ClusterGroup { nodes, timeout: FIRST_TIMEOUT };
         // In this order the first words of the nodes to each other tell of all slots.
         group.share_slots();

@@ -7,8 +7,10 @@ use store_resp::slot::{SLOT_COUNT, slot_of};
 
 use super::{ClusterState, show};
 use crate::commands::prelude::*;
+use crate::context::Caller;
+use crate::effects::ServerRequest;
 use crate::keyspace::Freeing;
-use crate::session::session_flag;
+use crate::session::{TimeoutReply, session_flag};
 
 /// From the port of clients to that of nodes.
 const BUS_PORT_OFFSET: i64 = 10_000;
@@ -177,20 +179,25 @@ fn show(
     Ok(())
 }
 
-/// Has the node do something that must not be forgotten, and answers OK.
+/// Has the node do something that must not be forgotten. OK is answered once nodes.conf has it, or
+/// at once where nothing may wait.
 fn change(
     cx: &mut Context<'_>,
+    request: Request<'_>,
     work: impl FnOnce(&mut Cluster, Now) -> Result<(), AdminError>,
 ) -> CommandResult {
     let state = state(cx)?;
     if state.is_unsaved {
-        let text = "ERR nodes.conf cannot be written: make it and its folder writable, free the \
-                    disk, then try again";
-        return Err(CommandError::text(text));
+        return Err(CommandError::UNSAVED_NODES);
     }
     work(&mut state.machine, state.now).map_err(|error| error_text(&error))?;
-    cx.reply.ok();
-    Ok(())
+    if matches!(cx.caller, Caller::Transaction | Caller::Script) {
+        cx.reply.ok();
+        return Ok(());
+    }
+    let id = cx.session.id;
+    cx.server.effects.requests.push(ServerRequest::ClusterChanged(id));
+    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
 }
 
 fn error_text(error: &AdminError) -> CommandError {
@@ -332,9 +339,14 @@ fn slot_ranges(request: Request<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     ranges.collect()
 }
 
-fn assign(cx: &mut Context<'_>, ranges: Vec<(u16, u16)>, is_added: bool) -> CommandResult {
+fn assign(
+    cx: &mut Context<'_>,
+    request: Request<'_>,
+    ranges: Vec<(u16, u16)>,
+    is_added: bool,
+) -> CommandResult {
     let slots = check_slots(&state(cx)?.machine, ranges.into_iter(), is_added)?;
-    change(cx, |machine, now| match is_added {
+    change(cx, request, |machine, now| match is_added {
         true => machine.add_slots(now, &slots),
         false => machine.delete_slots(now, &slots),
     })
@@ -342,31 +354,31 @@ fn assign(cx: &mut Context<'_>, ranges: Vec<(u16, u16)>, is_added: bool) -> Comm
 
 fn addslots(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
-    assign(cx, single_slots(request)?, true)
+    assign(cx, request, single_slots(request)?, true)
 }
 
 fn addslotsrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
-    assign(cx, slot_ranges(request)?, true)
+    assign(cx, request, slot_ranges(request)?, true)
 }
 
 fn delslots(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
-    assign(cx, single_slots(request)?, false)
+    assign(cx, request, single_slots(request)?, false)
 }
 
 fn delslotsrange(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
-    assign(cx, slot_ranges(request)?, false)
+    assign(cx, request, slot_ranges(request)?, false)
 }
 
-fn flushslots(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
+fn flushslots(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
     if !cx.db.is_empty() {
         let text = "ERR DB must be empty to perform CLUSTER FLUSHSLOTS.";
         return Err(CommandError::text(text));
     }
-    change(cx, |machine, now| {
+    change(cx, request, |machine, now| {
         machine.flush_slots(now);
         Ok(())
     })
@@ -404,7 +416,7 @@ fn setslot(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         }
     };
     let has_keys = cx.db.slot_len(slot) > 0;
-    change(cx, |machine, now| machine.set_slot(now, slot, order, has_keys))
+    change(cx, request, |machine, now| machine.set_slot(now, slot, order, has_keys))
 }
 
 fn meet(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -429,20 +441,20 @@ fn meet(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let port = in_range(port).ok_or_else(invalid)?;
     let bus_port = in_range(bus_port).ok_or_else(invalid)?;
     let address = Address { ip: Arc::from(ip.as_str()), port, plain_port: 0, bus_port };
-    change(cx, |machine, now| machine.meet(now, address))
+    change(cx, request, |machine, now| machine.meet(now, address))
 }
 
 fn forget(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
     let id = node_id(request.arg(2))?;
-    change(cx, |machine, now| machine.forget(now, id))
+    change(cx, request, |machine, now| machine.forget(now, id))
 }
 
 fn replicate(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
     let id = node_id(request.arg(2))?;
     let is_empty = cx.db.is_empty();
-    change(cx, |machine, now| machine.replicate(now, id, is_empty))
+    change(cx, request, |machine, now| machine.replicate(now, id, is_empty))
 }
 
 fn replicas(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -471,7 +483,7 @@ fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         Some(word) if is_word(word, "TAKEOVER") && request.len() == 3 => FailoverMode::Takeover,
         Some(_) => return Err(CommandError::SYNTAX),
     };
-    change(cx, |machine, now| machine.fail_over(now, mode))
+    change(cx, request, |machine, now| machine.fail_over(now, mode))
 }
 
 fn reset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -491,7 +503,7 @@ fn reset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         true => Some(new_id(cx)?),
         false => None,
     };
-    change(cx, |machine, now| {
+    change(cx, request, |machine, now| {
         machine.reset(now, new_id);
         Ok(())
     })?;
@@ -523,11 +535,11 @@ fn set_config_epoch(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
     let epoch = integer(request.arg(2))?;
     let epoch = u64::try_from(epoch)
         .map_err(|_| CommandError::new(format!("ERR Invalid config epoch specified: {epoch}")))?;
-    change(cx, |machine, now| machine.set_config_epoch(now, epoch))
+    change(cx, request, |machine, now| machine.set_config_epoch(now, epoch))
 }
 
-fn saveconfig(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    change(cx, |machine, now| {
+fn saveconfig(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    change(cx, request, |machine, now| {
         machine.save_config(now);
         Ok(())
     })

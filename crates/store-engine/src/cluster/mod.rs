@@ -8,11 +8,14 @@
 //! The engine owns the machine because a request must find what the request before it changed. The
 //! driver feeds it with time, packets and connections, and does what it asks for.
 
+mod channels;
 pub(crate) mod commands;
+pub(crate) mod debug;
 pub(crate) mod route;
 mod show;
 mod waiting;
 
+pub use debug::KilledLinks;
 use store_cluster::wire::KIND_NAMES;
 use store_cluster::{Cluster, LinkId, NodeId, Now, Publication, Role, SlotSet};
 use store_resp::slot::SLOT_COUNT;
@@ -77,6 +80,10 @@ pub struct ClusterState {
     pub links_overrun: u64,
     /// Whether nodes.conf cannot be written: nothing may change that must not be forgotten.
     pub is_unsaved: bool,
+    /// Packets of this kind are dropped as they come.
+    pub dropped_kind: Option<u16>,
+    /// For the driver to close.
+    pub killed_links: Vec<KilledLinks>,
 }
 
 impl ClusterState {
@@ -90,6 +97,8 @@ impl ClusterState {
             links: Vec::new(),
             links_overrun: 0,
             is_unsaved: false,
+            dropped_kind: None,
+            killed_links: Vec::new(),
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) const TABLE: &[Command] = &[
         .tips(&["nondeterministic_output"])
         .docs(Group::Generic, "2.6.0", "O(N)", "The value at a key as a payload.")
         .arguments("key#k@0"),
-    Command::new("migrate", AtLeast(6), WRITE, migrate)
+    Command::new("migrate", AtLeast(6), WRITE | MOVES_KEYS, migrate)
         .secrets_found_by(migrate_passwords)
         .keys(MIGRATE_KEYS)
         .keys_found_by(migrated_keys)

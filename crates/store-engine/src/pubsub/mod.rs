@@ -5,6 +5,7 @@ pub(crate) mod commands;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use store_resp::slot::slot_of;
 use store_resp::{Output, Protocol, ReplyWriter, SHARED_MIN};
 use store_types::glob;
 
@@ -67,6 +68,8 @@ type Topics = BTreeMap<Box<[u8]>, BTreeSet<SessionId>>;
 #[derive(Debug, Default)]
 pub struct PubSub {
     topics: [Topics; 3],
+    /// Shard channels by slot.
+    shard_channels: BTreeMap<u16, BTreeSet<Box<[u8]>>>,
 }
 
 impl PubSub {
@@ -82,6 +85,9 @@ impl PubSub {
         if is_new {
             subscriptions.bytes += Subscriptions::memory_of(topic);
             self.topics[kind as usize].entry(topic.into()).or_default().insert(session.id);
+            if kind == TopicKind::Shard {
+                self.shard_channels.entry(slot_of(topic)).or_default().insert(topic.into());
+            }
         }
         session.flags |= session_flag::SUBSCRIBED;
         is_new
@@ -124,8 +130,33 @@ impl PubSub {
             listeners.remove(&id);
             if listeners.is_empty() {
                 topics.remove(topic);
+                self.forget_slot_of(kind, topic);
             }
         }
+    }
+
+    fn forget_slot_of(&mut self, kind: TopicKind, topic: &[u8]) {
+        let slot = slot_of(topic);
+        if kind == TopicKind::Shard
+            && let Some(channels) = self.shard_channels.get_mut(&slot)
+        {
+            channels.remove(topic);
+            if channels.is_empty() {
+                self.shard_channels.remove(&slot);
+            }
+        }
+    }
+
+    /// The shard channels of the slots that are chosen.
+    pub(crate) fn shard_channels_where(&self, chooses: impl Fn(u16) -> bool) -> Vec<Box<[u8]>> {
+        let chosen = self.shard_channels.iter().filter(|(slot, _)| chooses(**slot));
+        chosen.flat_map(|(_, channels)| channels.iter().cloned()).collect()
+    }
+
+    /// Who listens to a topic.
+    pub(crate) fn listening(&self, kind: TopicKind, topic: &[u8]) -> Vec<SessionId> {
+        let listeners = self.topics[kind as usize].get(topic);
+        listeners.into_iter().flatten().copied().collect()
     }
 
     /// Whether nobody listens to anything.

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::effects::ServerRequest;
 use crate::engine::{Engine, hex_id};
 use crate::keyspace::Freeing;
-use crate::session::{SessionId, session_flag};
+use crate::session::{Session, SessionId, session_flag};
 use crate::state::{ServerState, server_gate};
 
 /// What clients that wait are told when their server becomes a replica.
@@ -57,7 +57,10 @@ impl Engine {
     /// Ends every wait with an error, and closes who waited: a replica may never have what they
     /// wait for. Those who only wait for the end of a pause go on.
     fn unblock_all(&mut self) {
-        let waiting = self.state.sessions.iter().filter(|session| session.blocked.is_some());
+        let is_sent_away = |session: &&Session| {
+            session.blocked.as_ref().is_some_and(|blocked| !blocked.waits_for_driver())
+        };
+        let waiting = self.state.sessions.iter().filter(is_sent_away);
         let waiting: Vec<SessionId> = waiting.map(|session| session.id).collect();
         for id in waiting {
             let Some(mut session) = self.state.sessions.take(id) else { continue };

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use store_cluster::wire::{LinkError, packet_len};
 use store_cluster::{Body, LinkId, Message, NodeId};
+use store_engine::SessionId;
 
 use crate::listen::Listener;
 use crate::peers::PeerId;
@@ -57,6 +58,15 @@ enum Held {
     /// The write of this number.
     Write(u64),
     Send(LinkId, Arc<Message>),
+    /// OK for this session.
+    Reply(SessionId),
+}
+
+/// What need not wait any longer.
+pub(crate) enum Released {
+    Packet(LinkId, Arc<Message>),
+    /// To a session; `Err` when nodes.conf cannot be written.
+    Reply(SessionId, Result<(), ()>),
 }
 
 /// What a node begins with.
@@ -92,8 +102,6 @@ pub(crate) struct ClusterDriver {
     unparsed_bytes: usize,
     /// The packet that was encoded last: a broadcast is encoded once.
     encoded: Option<(Arc<Message>, Vec<u8>)>,
-    /// Packets of this kind are dropped as they come (DEBUG).
-    pub(crate) dropped_kind: Option<u16>,
 }
 
 impl ClusterDriver {
@@ -114,7 +122,6 @@ impl ClusterDriver {
             inbound_count: 0,
             unparsed_bytes: 0,
             encoded: None,
-            dropped_kind: None,
         }
     }
 
@@ -198,17 +205,27 @@ impl ClusterDriver {
         self.held.push_back(Held::Send(link, message));
     }
 
-    /// The next packet that may leave.
-    pub(crate) fn next_packet(&mut self) -> Option<(LinkId, Arc<Message>)> {
+    /// A session is answered when what it changed is on disk.
+    pub(crate) fn hold_reply(&mut self, id: SessionId) {
+        self.held.push_back(Held::Reply(id));
+    }
+
+    /// The next thing that need not wait any longer.
+    pub(crate) fn next_released(&mut self) -> Option<Released> {
         loop {
-            match self.held.front()? {
-                Held::Write(number) if !self.file.lets_pass(*number) => return None,
-                Held::Write(_) => _ = self.held.pop_front(),
-                Held::Send(..) => match self.held.pop_front() {
-                    Some(Held::Send(_, message)) if self.must_not_say(&message.body) => {}
-                    Some(Held::Send(link, message)) => return Some((link, message)),
-                    _ => return None,
-                },
+            if let Held::Write(number) = self.held.front()?
+                && !self.file.lets_pass(*number)
+            {
+                return None;
+            }
+            match self.held.pop_front()? {
+                Held::Write(_) => {}
+                Held::Send(_, message) if self.must_not_say(&message.body) => {}
+                Held::Send(link, message) => return Some(Released::Packet(link, message)),
+                Held::Reply(id) => {
+                    let saved = if self.file.has_failed() { Err(()) } else { Ok(()) };
+                    return Some(Released::Reply(id, saved));
+                }
             }
         }
     }

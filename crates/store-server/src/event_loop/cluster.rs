@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use store_cluster::wire::{decode, kind_of};
 use store_cluster::{Address, DataState, Ends, LinkId, Message, Now, Output, Role};
-use store_engine::{BusLink, ClusterState, LogLevel};
+use store_engine::{BusLink, ClusterState, CommandError, LogLevel, SessionId};
 use store_replica::LinkPhase;
 
 use super::EventLoop;
-use crate::cluster::{ClusterDriver, LINK_BUFFER_MAX, Written, settings_of, words};
+use crate::cluster::{ClusterDriver, LINK_BUFFER_MAX, Released, Written, settings_of, words};
 use crate::peers::{BUS_BASE, PeerEvent, PeerId, PeerRead, Target};
 
 /// Read at once from one connection.
@@ -81,6 +81,7 @@ impl EventLoop {
         }
         if driver.is_started {
             self.tell_data(&mut driver);
+            self.kill_bus_links(&mut driver);
             self.accept_bus(&mut driver);
             self.read_bus(&mut driver);
             let now = self.cluster_now();
@@ -102,6 +103,15 @@ impl EventLoop {
         if driver.is_started {
             self.obey_cluster(&mut driver);
         }
+        self.cluster = Some(driver);
+    }
+
+    /// A session changed something, and waits until that is kept.
+    pub(super) fn answer_when_saved(&mut self, id: SessionId) {
+        let Some(mut driver) = self.cluster.take() else { return };
+        self.obey_cluster(&mut driver);
+        driver.hold_reply(id);
+        self.send_packets(&mut driver);
         self.cluster = Some(driver);
     }
 
@@ -268,7 +278,7 @@ impl EventLoop {
         let Some(connection) = driver.links.get_mut(&link) else { return };
         let Some(state) = self.engine.cluster_mut() else { return };
         state.received.add(kind);
-        if driver.dropped_kind == Some(kind) {
+        if state.dropped_kind == Some(kind) {
             return;
         }
         let (local, peer) = &connection.hosts;
@@ -276,6 +286,22 @@ impl EventLoop {
         connection.node =
             state.machine.nodes().find(message.header.sender).map(|_| message.header.sender);
         self.obey_cluster(driver);
+    }
+
+    /// DEBUG CLUSTERLINK KILL.
+    fn kill_bus_links(&mut self, driver: &mut ClusterDriver) {
+        let Some(state) = self.engine.cluster_mut() else { return };
+        for killed in std::mem::take(&mut state.killed_links) {
+            let Some(state) = self.engine.cluster() else { return };
+            let Some(index) = state.machine.nodes().find(killed.node) else { continue };
+            let node = &state.machine.nodes()[index];
+            let inbound = node.inbound.filter(|_| killed.from).map(LinkId::Inbound);
+            let dialled = node.link.filter(|_| killed.to);
+            let dialled = dialled.map(|it| LinkId::Dialled { node: index, number: it.number });
+            for link in inbound.into_iter().chain(dialled) {
+                self.drop_bus_link(driver, link);
+            }
+        }
     }
 
     /// Closes a connection from here.
@@ -348,6 +374,7 @@ impl EventLoop {
         self.send_packets(driver);
         if self.engine.cluster_mut().is_some_and(|state| state.machine.take_routes_changed()) {
             self.engine.redirect_waiting();
+            self.engine.leave_lost_channels();
         }
     }
 
@@ -356,8 +383,14 @@ impl EventLoop {
             0 => LINK_BUFFER_MAX,
             limit => limit,
         };
-        while let Some((link, message)) = driver.next_packet() {
-            self.send_packet(driver, link, &message, limit);
+        while let Some(released) = driver.next_released() {
+            match released {
+                Released::Packet(link, message) => self.send_packet(driver, link, &message, limit),
+                Released::Reply(id, Ok(())) => self.engine.answer_waiting(id, b"+OK\r\n"),
+                Released::Reply(id, Err(())) => {
+                    self.engine.refuse_waiting(id, &CommandError::UNSAVED_NODES);
+                }
+            }
         }
         driver.forget_encoded();
     }

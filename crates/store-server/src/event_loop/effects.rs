@@ -72,6 +72,7 @@ impl EventLoop {
             ServerRequest::Migrate(id, request) => self.begin_migration(id, *request),
             ServerRequest::Decode(id, request) => self.begin_decoding(id, request),
             ServerRequest::Sentinel(id, request) => self.ask_sentinel(id, request),
+            ServerRequest::ClusterChanged(id) => self.answer_when_saved(id),
             ServerRequest::Fail(reason) => self.end_with(reason),
             ServerRequest::RewriteAof => {
                 self.persistence.apply(&request, self.now_us / 1000, &mut self.engine);

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// An encrypted stream, from the client's side.
 pub(crate) type TlsWire = StreamOwned<ClientConnection, TcpStream>;
 
-trait Wire: Read + Write {
+trait Wire: Read + Write + Send {
     fn set_waiting(&self, waits: bool);
 }
 

@@ -26,6 +26,7 @@ mod migrate;
 mod owner;
 mod replay;
 mod replication;
+mod reshard;
 mod script;
 mod server;
 mod snapshot_disk;

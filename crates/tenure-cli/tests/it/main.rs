@@ -5,6 +5,7 @@
 mod check_rdb;
 mod cli;
 mod closing;
+mod cluster;
 mod crash;
 mod cron;
 mod demo;

@@ -43,10 +43,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
     subcommand("aof-flush-sleep", Exactly(3), aof_flush_sleep),
     subcommand("change-repl-id", Exactly(2), change_repl_id),
     subcommand("client-eviction", Exactly(2), client_eviction),
+    subcommand("clusterlink", Exactly(5), crate::cluster::debug::kill_links),
     subcommand("config-rewrite-force-all", Exactly(2), rewrite_whole_config),
     subcommand("digest", Exactly(2), digest::digest),
     subcommand("digest-value", AtLeast(2), digest::digest_value),
-    subcommand("drop-cluster-packet-filter", Exactly(3), accept),
+    subcommand("drop-cluster-packet-filter", Exactly(3), crate::cluster::debug::drop_packets),
     subcommand("error", Exactly(3), error),
     subcommand("help", Exactly(2), help),
     subcommand("htstats", AtLeast(3), htstats),
@@ -105,12 +106,6 @@ fn debug(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         return Err(CommandError::new(text));
     }
     Err(super::help::wrong_arguments("DEBUG", request))
-}
-
-/// Switches of what this server does not have: they do nothing, and are answered as if.
-fn accept(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
-    cx.reply.ok();
-    Ok(())
 }
 
 fn sleep(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -445,9 +440,11 @@ fn help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         "DEBUG",
         &[
             ("AOF-FLUSH-SLEEP <microsec>", "Rest before the append-only file is written."),
+            ("CLUSTERLINK KILL <to|from|all> <node-id>", "Close connections of the bus."),
             ("CONFIG-REWRITE-FORCE-ALL", "CONFIG REWRITE of all settings."),
             ("DIGEST", "A signature of all keys and values."),
             ("DIGEST-VALUE <key> [<key> ...]", "Signatures of values."),
+            ("DROP-CLUSTER-PACKET-FILTER <type>", "Drop packets of a kind; -1 for none."),
             ("ERROR <string>", "Answer with an error."),
             ("HTSTATS <dbid>", "Counts of a database."),
             ("LOADAOF", "Load the append-only file again."),

@@ -1,0 +1,355 @@
+//! Slots that move in clusters of our nodes and real ones, by the real `redis-cli --cluster`.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use store_resp::Reply;
+use store_resp::slot::slot_of;
+use store_server::Server;
+use testkit::{GENEROUS, RedisServer, ServerProgram, TempFolder, wait_until};
+
+use crate::connection::Connection;
+use crate::replication::support::text;
+
+/// A node, and the folder of its nodes.conf.
+enum Node {
+    Ours(Server, #[expect(dead_code, reason = "it goes with the node")] TempFolder),
+    Theirs(RedisServer),
+}
+
+impl Node {
+    fn ours() -> Self {
+        let folder = TempFolder::create();
+        let server = Server::builder()
+            .any_port()
+            .setting("cluster-enabled", "yes")
+            .setting("cluster-node-timeout", "20000")
+            .setting("enable-debug-command", "yes")
+            .setting("dir", folder.path().to_str().unwrap())
+            .start();
+        Self::Ours(server.unwrap(), folder)
+    }
+
+    fn theirs() -> Self {
+        let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "20000"];
+        let builder = RedisServer::builder().program(ServerProgram::redis());
+        Self::Theirs(builder.args(settings).args(["--enable-debug-command", "yes"]).start())
+    }
+
+    fn port(&self) -> u16 {
+        match self {
+            Node::Ours(server, _) => server.port().unwrap(),
+            Node::Theirs(server) => server.port(),
+        }
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::tcp(self.port())
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    fn id(&self) -> String {
+        text(&self.connect().words("CLUSTER MYID"))
+    }
+}
+
+/// Masters that share all slots.
+struct Group(Vec<Node>);
+
+impl Group {
+    fn create(nodes: Vec<Node>) -> Self {
+        let group = Self(nodes);
+        let addresses: Vec<String> = group.0.iter().map(Node::address).collect();
+        let mut words = vec!["create"];
+        words.extend(addresses.iter().map(String::as_str));
+        words.push("--cluster-yes");
+        group.cli(&words);
+        group.wait_until_agreed();
+        group
+    }
+
+    /// What `redis-cli --cluster` says. Fails when it does.
+    fn cli(&self, words: &[&str]) -> String {
+        let output = Command::new("redis-cli").arg("--cluster").args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let trouble = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_done = output.status.success();
+        assert!(
+            is_done,
+            "{words:?}: {said}{trouble}
+{}",
+            self.views()
+        );
+        said
+    }
+
+    /// What each node knows of the cluster.
+    fn views(&self) -> String {
+        let view = |node: &Node| text(&node.connect().words("CLUSTER NODES"));
+        self.0.iter().map(view).collect::<Vec<_>>().join("\n")
+    }
+
+    /// All nodes tell the same, and nothing is open.
+    #[track_caller]
+    fn wait_until_agreed(&self) {
+        let (mut attempts, entry) = (0, self.0[0].address());
+        wait_until("all nodes to agree", GENEROUS, || {
+            let words = ["--cluster", "check", &entry];
+            let output = Command::new("redis-cli").args(words).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let is_agreed = said.contains("All nodes agree") && said.contains("slots covered");
+            let serves =
+                |node: &Node| text(&node.connect().words("CLUSTER INFO")).contains("state:ok");
+            attempts += 1;
+            if attempts == 400 {
+                println!("they do not agree for long: {said}\n{}", self.views());
+            }
+            is_agreed && output.status.success() && self.0.iter().all(serves)
+        });
+    }
+
+    fn reshard(&self, from: usize, to: usize, slots: usize) {
+        let (from, to) = (self.0[from].id(), self.0[to].id());
+        let (slots, entry) = (slots.to_string(), self.0[0].address());
+        self.cli(&[
+            "reshard",
+            &entry,
+            "--cluster-from",
+            &from,
+            "--cluster-to",
+            &to,
+            "--cluster-slots",
+            &slots,
+            "--cluster-yes",
+        ]);
+        self.wait_until_agreed();
+    }
+
+    fn client(&self) -> Client {
+        Client { nodes: self.0.iter().map(|node| (node.port(), node.connect())).collect(), at: 0 }
+    }
+
+    fn keys(&self) -> usize {
+        let sizes = self.0.iter().map(|node| text(&node.connect().words("DBSIZE")));
+        sizes.map(|size| size.parse::<usize>().unwrap()).sum()
+    }
+
+    /// Which node has the keys of a slot, and how many.
+    fn holders(&self, slot: u16) -> Vec<(usize, usize)> {
+        let count = |node: &Node| {
+            let count = text(&node.connect().words(&format!("CLUSTER COUNTKEYSINSLOT {slot}")));
+            count.parse::<usize>().unwrap()
+        };
+        let counts = self.0.iter().map(count).enumerate();
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Goes where it is sent.
+struct Client {
+    nodes: Vec<(u16, Connection)>,
+    at: usize,
+}
+
+impl Client {
+    fn ask(&mut self, words: &[&str]) -> Reply {
+        let mut is_asking = false;
+        for _ in 0..100_000 {
+            let connection = &mut self.nodes[self.at].1;
+            if std::mem::take(&mut is_asking) {
+                assert_eq!(text(&connection.words("ASKING")), "OK");
+            }
+            let reply = connection.ask(words).expect("the node stays open");
+            let Reply::Error(error) = &reply else { return reply };
+            let mut parts = error.split([' ', ':']);
+            match parts.next() {
+                Some("TRYAGAIN") => thread::sleep(Duration::from_millis(1)),
+                Some(word @ ("MOVED" | "ASK")) => {
+                    is_asking = word == "ASK";
+                    let port: u16 = parts.next_back().unwrap().parse().unwrap();
+                    self.at = self.nodes.iter().position(|(at, _)| *at == port).unwrap();
+                }
+                _ => return reply,
+            }
+        }
+        panic!("{words:?} goes round in circles");
+    }
+}
+
+/// Writers that count what was acknowledged, and compare in the end.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    writers: Vec<thread::JoinHandle<Vec<(String, u64)>>>,
+}
+
+impl Load {
+    fn start(group: &Group, writers: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let start = |writer: usize| {
+            let (mut client, is_over) = (group.client(), Arc::clone(&is_over));
+            thread::spawn(move || {
+                let mut counts: Vec<(String, u64)> =
+                    (0..20).map(|key| (format!("count:{writer}:{key}"), 0)).collect();
+                for round in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let (key, count) = &mut counts[round % 20];
+                    let reply = client.ask(&["INCR", key]);
+                    *count += 1;
+                    assert_eq!(reply, Reply::Integer(*count as i64), "{key}");
+                }
+                counts
+            })
+        };
+        let writers = (0..writers).map(start).collect();
+        Self { is_over, writers }
+    }
+
+    /// Nothing that was acknowledged is lost, and nothing was done twice.
+    fn finish(self, group: &Group) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut client = group.client();
+        for writer in self.writers {
+            for (key, count) in writer.join().unwrap() {
+                if count > 0 {
+                    assert_eq!(text(&client.ask(&["GET", &key])), count.to_string(), "{key}");
+                }
+            }
+        }
+    }
+}
+
+fn fill(group: &Group, count: usize) {
+    let mut client = group.client();
+    for number in 0..count {
+        let key = format!("key:{number}");
+        assert_eq!(text(&client.ask(&["SET", &key, &key, "EX", "1000"])), "OK");
+    }
+    for number in 0..50 {
+        let key = format!("{{big}}:{number}");
+        client.ask(&["RPUSH", &key, &key, "x", "y"]);
+        client.ask(&["SETRANGE", &format!("{{big}}:long:{number}"), "20000", &key]);
+    }
+}
+
+fn assert_filled(group: &Group, count: usize) {
+    assert_eq!(group.keys(), count + 100);
+    let mut client = group.client();
+    for number in 0..count {
+        let key = format!("key:{number}");
+        assert_eq!(text(&client.ask(&["GET", &key])), key);
+    }
+    for number in 0..50 {
+        let key = format!("{{big}}:{number}");
+        assert_eq!(text(&client.ask(&["LINDEX", &key, "0"])), key);
+    }
+}
+
+#[test]
+fn slots_move_under_load_between_nodes_of_both_kinds() {
+    let group = Group::create(vec![Node::ours(), Node::ours(), Node::theirs()]);
+    fill(&group, 600);
+    let load = Load::start(&group, 3);
+    // Ours to ours, ours to theirs, theirs to ours; then everybody gets the same.
+    group.reshard(0, 1, 200);
+    group.reshard(1, 2, 200);
+    group.reshard(2, 0, 200);
+    let [first, second] = [&group.0[0], &group.0[1]].map(Node::address);
+    let heavy = format!("{}=2", group.0[1].id());
+    let weighted = ["rebalance", &first, "--cluster-weight", &heavy, "--cluster-threshold", "1"];
+    group.cli(&weighted);
+    group.wait_until_agreed();
+    group.cli(&["rebalance", &second, "--cluster-threshold", "1"]);
+    group.wait_until_agreed();
+    load.finish(&group);
+    let counters = 60;
+    assert_eq!(group.keys(), 600 + 100 + counters);
+}
+
+#[test]
+fn a_slot_that_was_left_open_is_fixed() {
+    let group = Group::create(vec![Node::ours(), Node::ours(), Node::theirs()]);
+    fill(&group, 200);
+    let slot = slot_of(b"big");
+    let owner = group.holders(slot)[0].0;
+    // The owner is ours or theirs: once each way.
+    for taker in (0..3).filter(|node| *node != owner) {
+        let (giver_id, taker_id) = (group.0[owner].id(), group.0[taker].id());
+        let mut here = group.0[owner].connect();
+        let mut there = group.0[taker].connect();
+        there.words(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver_id}"));
+        here.words(&format!("CLUSTER SETSLOT {slot} MIGRATING {taker_id}"));
+        let keys = text(&here.words(&format!("CLUSTER GETKEYSINSLOT {slot} 30")));
+        let keys = keys.trim_matches(['[', ']']).replace(['"', ','], "");
+        let port = group.0[taker].port();
+        let mut words = vec!["MIGRATE", "127.0.0.1"];
+        let port = port.to_string();
+        words.extend([&port, "", "0", "5000", "KEYS"]);
+        words.extend(keys.split_whitespace());
+        assert_eq!(text(&here.ask(&words).unwrap()), "OK");
+        assert_eq!(group.holders(slot).len(), 2, "some keys are on either side");
+        let mut client = group.client();
+        for number in 0..50 {
+            let key = format!("{{big}}:{number}");
+            assert_eq!(text(&client.ask(&["LINDEX", &key, "0"])), key, "they are found");
+        }
+        group.cli(&["fix", &group.0[0].address()]);
+        group.wait_until_agreed();
+        assert_eq!(group.holders(slot).len(), 1);
+    }
+    assert_filled(&group, 200);
+}
+
+#[test]
+fn keys_of_a_server_without_a_cluster_are_imported() {
+    let group = Group::create(vec![Node::ours(), Node::theirs(), Node::ours()]);
+    let (ours, theirs) = (
+        Server::builder().any_port().start().unwrap(),
+        RedisServer::builder().program(ServerProgram::redis()).start(),
+    );
+    for (name, port) in [("ours", ours.port().unwrap()), ("theirs", theirs.port())] {
+        let mut source = Connection::tcp(port);
+        for number in 0..100 {
+            source.words(&format!("SET {name}:{number} {number}"));
+        }
+        let from = format!("127.0.0.1:{port}");
+        group.cli(&["import", &group.0[0].address(), "--cluster-from", &from]);
+        assert_eq!(text(&source.words("DBSIZE")), "0");
+        let mut client = group.client();
+        for number in 0..100 {
+            let key = format!("{name}:{number}");
+            assert_eq!(text(&client.ask(&["GET", &key])), number.to_string());
+        }
+    }
+}
+
+#[test]
+fn who_listens_to_a_channel_of_a_slot_that_leaves_is_told() {
+    let group = Group::create(vec![Node::ours(), Node::ours(), Node::ours()]);
+    let slot = slot_of(b"news");
+    let mut everywhere: Vec<Connection> = group.0.iter().map(Node::connect).collect();
+    let mut subscribed = everywhere.iter_mut().map(|it| it.ask(&["SSUBSCRIBE", "news"]).unwrap());
+    let owner = subscribed.position(|reply| matches!(reply, Reply::Array(_))).unwrap();
+    let listener = &mut everywhere[owner];
+    listener.ask(&["SSUBSCRIBE", "{news}:more"]).unwrap();
+    let taker = (owner + 1) % 3;
+    let id = group.0[taker].id();
+    let giver_id = group.0[owner].id();
+    let to_taker = |words: &str| group.0[taker].connect().words(words);
+    assert_eq!(text(&to_taker(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver_id}"))), "OK");
+    let mut giver = group.0[owner].connect();
+    giver.words(&format!("CLUSTER SETSLOT {slot} MIGRATING {id}"));
+    assert_eq!(text(&to_taker(&format!("CLUSTER SETSLOT {slot} NODE {id}"))), "OK");
+    assert_eq!(text(&giver.words(&format!("CLUSTER SETSLOT {slot} NODE {id}"))), "OK");
+    let mut told: Vec<String> = (0..2).map(|_| format!("{:?}", listener.receive())).collect();
+    told.sort();
+    assert!(told[0].contains("sunsubscribe") && told[0].contains("news"), "{told:?}");
+    assert_eq!(text(&giver.words("PUBSUB SHARDCHANNELS")), "[]");
+}
