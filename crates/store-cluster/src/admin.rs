@@ -5,6 +5,7 @@ use std::sync::Arc;
 use store_resp::slot::SLOT_COUNT;
 
 use crate::cluster::{Cluster, Save};
+use crate::config::EPOCH_MAX;
 use crate::election::Election;
 use crate::flaw::Flaw;
 use crate::id::NodeId;
@@ -80,6 +81,9 @@ pub enum AdminError {
     /// SET-CONFIG-EPOCH when there is one.
     #[error("Node config epoch is already non-zero")]
     EpochSet,
+    /// SET-CONFIG-EPOCH of one that no other node would believe.
+    #[error("Invalid config epoch specified: {0}")]
+    BadEpoch(u64),
     /// MEET of an address that cannot be one, or with a full table.
     #[error("Invalid node address specified: {0}:{1}")]
     BadAddress(String, u16),
@@ -421,6 +425,9 @@ impl Cluster {
         }
         if self.me().config_epoch != 0 {
             return Err(AdminError::EpochSet);
+        }
+        if epoch > EPOCH_MAX {
+            return Err(AdminError::BadEpoch(epoch));
         }
         self.me_mut().config_epoch = epoch;
         self.current_epoch = self.current_epoch.max(epoch);

@@ -24,6 +24,9 @@ pub struct ConfigError {
     pub what: String,
 }
 
+/// The greatest epoch that is believed: whoever claims it leaves room for those behind it.
+pub(crate) const EPOCH_MAX: u64 = u64::MAX / 4;
+
 /// Flags in the order in which they are written.
 const WORDS: &[(Flags, &str)] = &[
     (Flags::MYSELF, "myself"),
@@ -231,10 +234,14 @@ fn parse_vars(vars: &str) -> Option<(u64, u64)> {
     let words: Vec<_> = vars.split(' ').collect();
     match words.as_slice() {
         ["currentEpoch", current, "lastVoteEpoch", vote] => {
-            Some((current.parse().ok()?, vote.parse().ok()?))
+            Some((parse_epoch(current)?, parse_epoch(vote)?))
         }
         _ => None,
     }
+}
+
+fn parse_epoch(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|epoch| *epoch <= EPOCH_MAX)
 }
 
 fn parse_line(number: usize, line: &str) -> Result<Line, String> {
@@ -255,7 +262,7 @@ fn parse_line(number: usize, line: &str) -> Result<Line, String> {
         text.parse::<u64>().map_err(|_| format!("{what} is {text:?}"))?;
     }
     let epoch = next("an epoch")?;
-    let epoch = epoch.parse().map_err(|_| format!("{epoch:?} is not an epoch"))?;
+    let epoch = parse_epoch(epoch).ok_or(format!("{epoch:?} is not an epoch"))?;
     next("the state of a link")?;
     let (mut slots, mut open) = (Vec::new(), Vec::new());
     for word in words.filter(|word| !word.is_empty()) {

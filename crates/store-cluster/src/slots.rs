@@ -87,13 +87,20 @@ impl SlotSet {
         })
     }
 
-    /// Stretches, first and last slot of each.
+    /// Stretches, first and last slot of each. Takes a step per stretch and word, not per slot.
     pub fn ranges(&self) -> Vec<(u16, u16)> {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
-        for slot in self.iter() {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == slot => *last = slot,
-                _ => ranges.push((slot, slot)),
+        for (index, word) in self.0.iter().enumerate() {
+            let (mut rest, base) = (*word, index as u32 * 64);
+            while rest != 0 {
+                let first = rest.trailing_zeros();
+                let len = (!(rest >> first)).trailing_zeros();
+                let range = ((base + first) as u16, (base + first + len - 1) as u16);
+                match ranges.last_mut() {
+                    Some((_, last)) if *last + 1 == range.0 => *last = range.1,
+                    _ => ranges.push(range),
+                }
+                rest = rest.checked_shr(first + len).map_or(0, |high| high << (first + len));
             }
         }
         ranges
@@ -119,5 +126,18 @@ mod tests {
         assert_eq!(SlotSet::from_wire(&bytes.try_into().unwrap()), set);
         assert_eq!(set.ranges(), [(0, 0), (9, 9), (63, 65), (16_383, 16_383)]);
         assert_eq!(set.len(), 6);
+    }
+
+    #[test]
+    fn stretches_are_those_of_the_slots_one_by_one() {
+        let stretches = [(0, 0), (2, 63), (64, 64), (66, 191), (193, 16_382)];
+        let set = SlotSet::of(stretches.iter().flat_map(|(first, last)| *first..=*last));
+        assert_eq!(set.ranges(), [(0, 0), (2, 64), (66, 191), (193, 16_382)]);
+        assert_eq!(SlotSet::of(0..SLOT_COUNT).ranges(), [(0, 16_383)]);
+        assert_eq!(SlotSet::default().ranges(), []);
+        for step in [2, 3, 31, 64, 65] {
+            let set = SlotSet::of((0..SLOT_COUNT).step_by(step));
+            assert!(set.ranges().iter().map(|(first, _)| *first).eq(set.iter()), "{step}");
+        }
     }
 }

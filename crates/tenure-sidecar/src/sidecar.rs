@@ -21,10 +21,6 @@ use crate::{clock, follow, routes};
 /// How long the last events of stopped elections may take to be read: they are there already.
 const EVENTS_END_MAX: Duration = Duration::from_secs(2);
 
-/// How long the end of a process that lost a term may take: hooks end within less, and a store that
-/// does not answer must not hold it up.
-const EXIT_MAX: Duration = Duration::from_secs(15);
-
 /// A running sidecar. Cheap to clone; its background tasks end with the last clone.
 #[derive(Clone, Debug)]
 pub struct Sidecar {
@@ -76,7 +72,9 @@ impl Shared {
                 break;
             }
         }
-        let _ = tokio::time::timeout(EXIT_MAX, self.shutdown()).await;
+        // It has an end by itself: elections stop when their lease is over, and hooks are killed.
+        // Nothing is dropped below, so what a hook still runs would outlive this process.
+        self.shutdown().await;
         std::process::exit(code);
     }
 }
@@ -159,7 +157,7 @@ impl Sidecar {
     }
 
     /// Stops every election of its client, releases leases, and waits for the hooks on loss, but no
-    /// longer than one attempt of each takes.
+    /// longer than one attempt of each takes: then they are killed.
     ///
     /// Without this, running hooks are killed when the last clone is dropped.
     pub async fn shutdown(&self) {

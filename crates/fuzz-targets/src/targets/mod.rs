@@ -2,6 +2,7 @@
 
 mod acl;
 mod append_log;
+mod bus;
 mod commands;
 mod library;
 mod replication;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     snapshot::TARGET,
     append_log::TARGET,
     replication::TARGET,
+    bus::TARGET,
     script::TARGET,
     library::TARGET,
     settings::TARGET,

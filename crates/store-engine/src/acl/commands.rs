@@ -1,6 +1,6 @@
 //! ACL: users, and what they may do.
 
-use crate::acl::{self, Reason, Rulebook, USERS_MAX, User, has_space, merge_selectors, verdict};
+use crate::acl::{self, Reason, RuleContext, USERS_MAX, User, has_space, merge_selectors, verdict};
 use crate::commands::prelude::*;
 use crate::effects::ServerRequest;
 use crate::key_finder;
@@ -82,9 +82,9 @@ const ACL_SUBCOMMANDS: &[Command] = &[
     ),
 ];
 
-pub(crate) fn rulebook(server: &ServerState) -> Rulebook<'_> {
+pub(crate) fn rule_context(server: &ServerState) -> RuleContext<'_> {
     let all_channels = server.config.settings().clients.has_all_channels;
-    Rulebook { registry: &server.registry, all_channels }
+    RuleContext { registry: &server.registry, all_channels }
 }
 
 fn acl_setuser(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
@@ -103,14 +103,14 @@ fn acl_setuser(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         let text = "ERR Unmatched parenthesis in acl selector starting at";
         CommandError::new(format!("{text} '{word}'."))
     })?;
-    let book = rulebook(cx.server);
+    let context = rule_context(cx.server);
     let known = cx.server.acl.user(name);
     if known.is_none() && cx.server.acl.users().len() >= USERS_MAX {
         return Err(CommandError::text("ERR too many users"));
     }
-    let mut user = known.cloned().unwrap_or_else(|| User::new_with(book));
+    let mut user = known.cloned().unwrap_or_else(|| User::new_with(context));
     for rule in rules {
-        user.apply(book, &rule).map_err(|error| {
+        user.apply(context, &rule).map_err(|error| {
             let rule = String::from_utf8_lossy(&rule);
             let text = format!("ERR Error in ACL SETUSER modifier '{rule}': {}", error.text());
             CommandError::new(text)
@@ -352,7 +352,7 @@ fn acl_load(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
 
 fn acl_save(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     check_has_file(cx)?;
-    let lines = cx.server.acl.lines_for_file(rulebook(cx.server));
+    let lines = cx.server.acl.lines_for_file(rule_context(cx.server));
     let lines = lines.map_err(|reason| CommandError::new(format!("ERR {reason}")))?;
     let mut text = lines.join(&b'\n');
     text.push(b'\n');
@@ -391,7 +391,7 @@ pub(crate) fn load_acl_file(server: &mut ServerState) -> Result<(), String> {
         .platform
         .read_file(&path)
         .map_err(|reason| format!("Error loading ACLs, opening file '{path}': {reason}"))?;
-    let users = acl::parse_file(rulebook(server), &path, &text)?;
+    let users = acl::parse_file(rule_context(server), &path, &text)?;
     if users.is_empty() {
         // ACL SAVE always writes a user: what has none was emptied, by accident or not.
         return Err(format!(
@@ -410,7 +410,7 @@ pub(crate) fn load_configured_users(server: &mut ServerState) {
     for line in &lines {
         let [name, rules @ ..] = line.as_slice() else { continue };
         let rules: Vec<&[u8]> = rules.iter().map(String::as_bytes).collect();
-        if let Ok(user) = acl::user_from_words(rulebook(server), &rules) {
+        if let Ok(user) = acl::user_from_words(rule_context(server), &rules) {
             server.acl.set_user(name.as_bytes(), user);
         }
     }

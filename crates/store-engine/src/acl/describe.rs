@@ -1,6 +1,6 @@
 //! Users as the rules that would make them.
 
-use super::rules::Rulebook;
+use super::rules::RuleContext;
 use super::user::{KeyPattern, Sanitize, Selector, User};
 use crate::command::category;
 use crate::registry::{Registry, RowId};
@@ -167,15 +167,15 @@ impl Selector {
 
 /// A user made of the rules in `words`, after its name. Fails with the rule and the reason.
 pub(crate) fn user_from_words(
-    book: Rulebook<'_>,
+    rule_context: RuleContext<'_>,
     words: &[&[u8]],
 ) -> Result<User, (String, &'static str)> {
     let lossy = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let rules = super::rules::merge_selectors(words)
         .map_err(|at| (lossy(words[at]), "Unmatched parenthesis in selector definition"))?;
-    let mut user = User::new(book.all_channels);
+    let mut user = User::new(rule_context.all_channels);
     for rule in rules {
-        user.apply(book, &rule).map_err(|error| (lossy(&rule), error.text()))?;
+        user.apply(rule_context, &rule).map_err(|error| (lossy(&rule), error.text()))?;
     }
     Ok(user)
 }

@@ -21,7 +21,7 @@ pub(crate) use check::{
 };
 pub(crate) use describe::user_from_words;
 pub(crate) use log::{Denial, DenialLog, Reason};
-pub(crate) use rules::{Rulebook, has_space, merge_selectors};
+pub(crate) use rules::{RuleContext, has_space, merge_selectors};
 pub(crate) use user::User;
 
 use crate::commands::describe_client;
@@ -118,14 +118,14 @@ impl Acl {
         }
         password.clone_into(&mut self.seen_requirepass);
         let registry = Registry::new();
-        let book = Rulebook { registry: &registry, all_channels: false };
+        let rule_context = RuleContext { registry: &registry, all_channels: false };
         let user = self.users.entry(DEFAULT.to_vec()).or_insert_with(User::unrestricted);
         let password_rule = match password {
             "" => b"nopass".to_vec(),
             _ => format!(">{password}").into_bytes(),
         };
         for rule in [b"resetpass".to_vec(), password_rule] {
-            user.apply(book, &rule).expect("these rules are always understood");
+            user.apply(rule_context, &rule).expect("these rules are always understood");
         }
         self.users_memory = memory_of(&self.users);
         self.note_default_user();
@@ -141,10 +141,13 @@ impl Acl {
 
     /// The same for who writes a file. Fails with the user that would be another one when the
     /// file is read: nothing may be written then.
-    pub(crate) fn lines_for_file(&self, book: Rulebook<'_>) -> Result<Vec<Vec<u8>>, String> {
-        let unfit = |(name, user): &(&Vec<u8>, &User)| !reads_back(book, name, user);
+    pub(crate) fn lines_for_file(
+        &self,
+        rule_context: RuleContext<'_>,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let unfit = |(name, user): &(&Vec<u8>, &User)| !reads_back(rule_context, name, user);
         match self.users.iter().find(unfit) {
-            None => Ok(self.lines(book.registry)),
+            None => Ok(self.lines(rule_context.registry)),
             Some((name, _)) => Err(format!(
                 "the user '{}' has a name or a rule that a file cannot keep, so nothing is written: \
                  remove the user or the rule, and try again",
@@ -163,8 +166,8 @@ fn memory_of_one(name: &[u8], user: &User) -> usize {
 }
 
 /// Whether the words of a user in a file make the same user again.
-fn reads_back(book: Rulebook<'_>, name: &[u8], user: &User) -> bool {
-    let text = user.describe(book.registry);
+fn reads_back(rule_context: RuleContext<'_>, name: &[u8], user: &User) -> bool {
+    let text = user.describe(rule_context.registry);
     let is_text = |bytes: &[u8]| {
         let text = str::from_utf8(bytes).ok();
         text.is_some_and(|text| !text.chars().any(char::is_control))
@@ -174,13 +177,13 @@ fn reads_back(book: Rulebook<'_>, name: &[u8], user: &User) -> bool {
         return false;
     };
     // By the way that the file takes, so that nothing is taken for the same that is not.
-    let Ok(users) = parse_file(book, "", line) else { return false };
-    users.get(name).is_some_and(|read| read.describe(book.registry) == text)
+    let Ok(users) = parse_file(rule_context, "", line) else { return false };
+    users.get(name).is_some_and(|read| read.describe(rule_context.registry) == text)
 }
 
 /// The users in the text of an ACL file. Fails with everything that is wrong with it.
 pub(crate) fn parse_file(
-    book: Rulebook<'_>,
+    rule_context: RuleContext<'_>,
     path: &str,
     text: &str,
 ) -> Result<BTreeMap<Vec<u8>, User>, String> {
@@ -192,7 +195,7 @@ pub(crate) fn parse_file(
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         match words.as_slice() {
             [b""] => {}
-            [b"user", name, rules @ ..] => match user_from_words(book, rules) {
+            [b"user", name, rules @ ..] => match user_from_words(rule_context, rules) {
                 _ if has_space(name) || name.is_empty() => {
                     let name = String::from_utf8_lossy(name);
                     let what = format!("username '{name}' contains invalid characters. ");

@@ -51,7 +51,7 @@ impl RuleError {
 
 /// What rules are read against.
 #[derive(Clone, Copy)]
-pub(crate) struct Rulebook<'a> {
+pub(crate) struct RuleContext<'a> {
     pub(crate) registry: &'a Registry,
     /// `acl-pubsub-default allchannels`: whether new selectors may use all channels.
     pub(crate) all_channels: bool,
@@ -83,7 +83,11 @@ pub(crate) fn merge_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {
 
 impl User {
     /// Applies one rule. A failed one may have changed a part: work on a copy.
-    pub(crate) fn apply(&mut self, book: Rulebook<'_>, rule: &[u8]) -> Result<(), RuleError> {
+    pub(crate) fn apply(
+        &mut self,
+        rule_context: RuleContext<'_>,
+        rule: &[u8],
+    ) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
             [] => {}
@@ -97,7 +101,7 @@ impl User {
             }
             _ if is("clearselectors") => self.selectors.clear(),
             _ if is("reset") => {
-                *self = User::new(book.all_channels);
+                *self = User::new(rule_context.all_channels);
                 self.sanitize = Sanitize::Yes;
             }
             [b'>', password @ ..] => self.add_password(sha256::hex_digest(password))?,
@@ -106,9 +110,9 @@ impl User {
             [b'!', hash @ ..] => self.remove_password(&checked_hash(hash)?)?,
             [b'(', inner @ .., b')'] => {
                 bounded(self.selectors.len())?;
-                self.selectors.push(Selector::parse(book, inner)?);
+                self.selectors.push(Selector::parse(rule_context, inner)?);
             }
-            _ => self.root.apply(book, rule)?,
+            _ => self.root.apply(rule_context, rule)?,
         }
         Ok(())
     }
@@ -143,16 +147,16 @@ fn checked_hash(hash: &[u8]) -> Result<String, RuleError> {
 
 impl Selector {
     /// The rules between parentheses.
-    fn parse(book: Rulebook<'_>, inner: &[u8]) -> Result<Self, RuleError> {
+    fn parse(rule_context: RuleContext<'_>, inner: &[u8]) -> Result<Self, RuleError> {
         let words = store_resp::split_quoted(inner).ok_or(RuleError::Syntax)?;
-        let mut selector = Selector::new(book.all_channels);
+        let mut selector = Selector::new(rule_context.all_channels);
         for word in words {
-            selector.apply(book, &word)?;
+            selector.apply(rule_context, &word)?;
         }
         Ok(selector)
     }
 
-    fn apply(&mut self, book: Rulebook<'_>, rule: &[u8]) -> Result<(), RuleError> {
+    fn apply(&mut self, rule_context: RuleContext<'_>, rule: &[u8]) -> Result<(), RuleError> {
         let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
         match rule {
             _ if is("allkeys") || is("~*") || is("resetkeys") => {
@@ -172,12 +176,13 @@ impl Selector {
             }
             [b'&', pattern @ ..] => self.add_channel(pattern)?,
             [sign @ (b'+' | b'-'), b'@', name @ ..] => {
-                self.set_category(book.registry, name, *sign == b'+')?;
+                self.set_category(rule_context.registry, name, *sign == b'+')?;
             }
-            [b'+', name @ ..] => self.allow_command(book.registry, name)?,
+            [b'+', name @ ..] => self.allow_command(rule_context.registry, name)?,
             [b'-', name @ ..] => {
-                let row = book.registry.find_original(name).ok_or(RuleError::UnknownCommand)?;
-                self.set_command(book.registry, row, false);
+                let row =
+                    rule_context.registry.find_original(name).ok_or(RuleError::UnknownCommand)?;
+                self.set_command(rule_context.registry, row, false);
             }
             _ => return Err(RuleError::Syntax),
         }

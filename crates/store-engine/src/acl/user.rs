@@ -143,8 +143,8 @@ impl User {
     }
 
     /// A user that may do nothing yet, but for channels if the setting says so.
-    pub(crate) fn new_with(book: super::Rulebook<'_>) -> Self {
-        Self::new(book.all_channels)
+    pub(crate) fn new_with(rule_context: super::RuleContext<'_>) -> Self {
+        Self::new(rule_context.all_channels)
     }
 
     /// The user `default` as it is before anybody changes it: it may do everything.

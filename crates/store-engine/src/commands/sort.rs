@@ -126,9 +126,12 @@ fn parse_options(request: Request<'_>, may_store: bool) -> Result<SortOptions<'_
 }
 
 /// Which keys BY and GET read only shows when they are read, so they need a user who may read
-/// all of them.
+/// all of them, and a server that has all of them.
 fn check_permissions(cx: &Context<'_>, options: &SortOptions<'_>) -> CommandResult {
-    if !cx.session.has(session_flag::RESTRICTED) || acl::may_read_all_keys(cx, cx.row) {
+    let is_clustered = cx.server.cluster.is_some();
+    let is_restricted =
+        cx.session.has(session_flag::RESTRICTED) && !acl::may_read_all_keys(cx, cx.row);
+    if !is_clustered && !is_restricted {
         return Ok(());
     }
     let option = match options.by {
@@ -136,7 +139,11 @@ fn check_permissions(cx: &Context<'_>, options: &SortOptions<'_>) -> CommandResu
         _ if !options.gets.is_empty() => "GET",
         By::Elements | By::Nothing => return Ok(()),
     };
-    let text = format!("ERR {option} option of SORT denied due to insufficient ACL permissions.");
+    let reason = match is_clustered {
+        true => "in Cluster mode",
+        false => "due to insufficient ACL permissions",
+    };
+    let text = format!("ERR {option} option of SORT denied {reason}.");
     Err(CommandError::new(text))
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn rewrite(cx: &mut Context<'_>, renew: fn(&Config, &str) -> String) 
         return Err(CommandError::text("ERR The server is running without a config file"));
     }
     let mut config = cx.server.config.clone();
-    let lines = cx.server.acl.lines_for_file(crate::acl::commands::rulebook(cx.server));
+    let lines = cx.server.acl.lines_for_file(crate::acl::commands::rule_context(cx.server));
     let lines = lines
         .map_err(|reason| CommandError::new(format!("ERR Rewriting config file: {reason}")))?;
     config.set_user_lines(&lines);

@@ -27,7 +27,7 @@ pub use settings::{
 };
 pub use table::SETTINGS;
 
-use crate::acl::{self, Rulebook};
+use crate::acl::{self, RuleContext};
 use crate::registry::Registry;
 
 /// Requests are shorter than this, whatever the settings say, so that spans are 32 bits.
@@ -186,9 +186,9 @@ impl Config {
             return Err("Spaces not allowed in ACL usernames".to_owned());
         }
         let registry = Registry::new();
-        let book = Rulebook { registry: &registry, all_channels: false };
+        let rule_context = RuleContext { registry: &registry, all_channels: false };
         let rules: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
-        acl::user_from_words(book, &rules)
+        acl::user_from_words(rule_context, &rules)
             .map_err(|(rule, reason)| format!("Error in rule '{rule}': {reason}"))?;
         self.users.push(words.iter().map(|word| (*word).to_owned()).collect());
         Ok(())

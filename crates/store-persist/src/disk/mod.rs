@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use simulated::{Fault, Lie, Mishap, SimulatedDisk};
+pub use simulated::{Fault, IgnoredError, SimulatedDisk, SingleFault};
 
 /// A disk. Names are durable only after [`sync_folder`](Disk::sync_folder), bytes only after
 /// [`DiskFile::sync`].

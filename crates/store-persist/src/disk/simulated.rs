@@ -36,7 +36,7 @@ pub enum Fault {
 
 /// What goes wrong at one operation of the disk, counted from the moment it is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishap {
+pub enum SingleFault {
     /// There is no space left. Where none is needed, all is well.
     Full,
     /// The operation fails. A sync that does drops what was not durable.
@@ -50,7 +50,7 @@ pub enum Mishap {
 /// A kind of error that the program under test pretends not to see, so that tests can show that
 /// they would notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub enum IgnoredError {
     /// Renames that fail say that they worked.
     Renames,
     /// Syncs of files that fail say that they worked, as long as a program waits for them.
@@ -96,8 +96,8 @@ struct State {
     syncs: u64,
     /// How many operations there were, and which of them go wrong.
     operations: u64,
-    mishaps: BTreeMap<u64, Mishap>,
-    lie: Option<Lie>,
+    single_faults: BTreeMap<u64, SingleFault>,
+    ignored: Option<IgnoredError>,
     has_power: bool,
     /// Whether a file that was to be removed is still there, because the disk failed.
     kept_a_file: bool,
@@ -127,8 +127,8 @@ impl SimulatedDisk {
             life: 0,
             syncs: 0,
             operations: 0,
-            mishaps: BTreeMap::new(),
-            lie: None,
+            single_faults: BTreeMap::new(),
+            ignored: None,
             has_power: true,
             kept_a_file: false,
         };
@@ -141,20 +141,20 @@ impl SimulatedDisk {
     }
 
     /// Lets one operation go wrong: the one that comes after `later` others.
-    pub fn plan_mishap(&self, later: u64, mishap: Mishap) {
+    pub fn plan_single_fault(&self, later: u64, single_fault: SingleFault) {
         let mut state = self.lock();
         let at = state.operations + 1 + later;
-        state.mishaps.insert(at, mishap);
+        state.single_faults.insert(at, single_fault);
     }
 
     /// Nothing goes wrong any more.
-    pub fn forget_mishaps(&self) {
-        self.lock().mishaps.clear();
+    pub fn forget_single_faults(&self) {
+        self.lock().single_faults.clear();
     }
 
     /// Makes the program under test blind for one kind of error.
-    pub fn set_lie(&self, lie: Option<Lie>) {
-        self.lock().lie = lie;
+    pub fn ignore(&self, ignored: Option<IgnoredError>) {
+        self.lock().ignored = ignored;
     }
 
     /// Whether a file has bytes that programs see and no sync will ever make durable.
@@ -183,7 +183,7 @@ impl SimulatedDisk {
     pub fn kill(&self) -> Self {
         let mut state = self.lock();
         state.life += 1;
-        state.mishaps.clear();
+        state.single_faults.clear();
         let life = state.life;
         drop(state);
         Self { state: Arc::clone(&self.state), life }
@@ -200,7 +200,7 @@ impl SimulatedDisk {
         let mut state = self.lock();
         state.life += 1;
         state.fault = None;
-        state.mishaps.clear();
+        state.single_faults.clear();
         state.has_power = true;
         let State { random, files, names, durable_names, renames, .. } = &mut *state;
         for file in files.iter_mut() {
@@ -268,20 +268,20 @@ impl State {
     }
 
     /// Counts an operation, and says what goes wrong with it.
-    fn begin(&mut self, operation: Operation) -> io::Result<Option<Mishap>> {
+    fn begin(&mut self, operation: Operation) -> io::Result<Option<SingleFault>> {
         if !self.has_power {
             return Err(io::Error::other("the machine has no power"));
         }
         self.operations += 1;
-        let mishap = self.mishaps.remove(&self.operations);
+        let single_fault = self.single_faults.remove(&self.operations);
         let needs_space = !matches!(operation, Operation::Sync | Operation::Remove);
-        match mishap {
-            Some(Mishap::PowerLoss) => {
+        match single_fault {
+            Some(SingleFault::PowerLoss) => {
                 self.has_power = false;
                 Err(io::Error::other("the machine has no power"))
             }
-            Some(Mishap::Full) if needs_space => Err(io::ErrorKind::StorageFull.into()),
-            Some(Mishap::Fails) if operation != Operation::Sync => {
+            Some(SingleFault::Full) if needs_space => Err(io::ErrorKind::StorageFull.into()),
+            Some(SingleFault::Fails) if operation != Operation::Sync => {
                 Err(io::Error::other("injected error"))
             }
             other => Ok(other),
@@ -301,7 +301,7 @@ impl State {
 
     /// How much of a write of `len` bytes is taken.
     fn admit(&mut self, len: usize) -> io::Result<usize> {
-        if self.begin(Operation::Write)? == Some(Mishap::Short) {
+        if self.begin(Operation::Write)? == Some(SingleFault::Short) {
             return Ok(len.div_ceil(2));
         }
         match &mut self.fault {
@@ -319,14 +319,15 @@ impl State {
 
     fn sync(&mut self, file: usize) -> io::Result<()> {
         self.syncs += 1;
-        let mishap = self.begin(Operation::Sync)?;
+        let single_fault = self.begin(Operation::Sync)?;
         let fault = self.fault;
         let file = &mut self.files[file];
-        if self.lie == Some(Lie::FirstSyncs) && std::mem::take(&mut file.is_continued) {
+        if self.ignored == Some(IgnoredError::FirstSyncs) && std::mem::take(&mut file.is_continued)
+        {
             return Ok(());
         }
         match fault {
-            _ if mishap == Some(Mishap::Fails) => {
+            _ if single_fault == Some(SingleFault::Fails) => {
                 file.lose();
                 Err(io::Error::other("injected sync error"))
             }
@@ -409,7 +410,7 @@ impl DiskFile for Handle {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.living()?;
         let synced = state.sync(self.file);
-        if state.lie == Some(Lie::Syncs) { Ok(()) } else { synced }
+        if state.ignored == Some(IgnoredError::Syncs) { Ok(()) } else { synced }
     }
 
     fn syncer(&self) -> io::Result<Arc<dyn SyncFile>> {
@@ -465,7 +466,7 @@ impl Disk for SimulatedDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.living()?;
         match state.begin(Operation::Rename) {
-            Err(_) if state.lie == Some(Lie::Renames) => return Ok(()),
+            Err(_) if state.ignored == Some(IgnoredError::Renames) => return Ok(()),
             begun => _ = begun?,
         }
         let file = state.find(from)?;
@@ -481,7 +482,7 @@ impl Disk for SimulatedDisk {
         state.kept_a_file |= begun.is_err();
         begun?;
         state.find(path)?;
-        if state.lie != Some(Lie::Removals) {
+        if state.ignored != Some(IgnoredError::Removals) {
             state.names.remove(path);
         }
         Ok(())

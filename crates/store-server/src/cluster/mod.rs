@@ -53,6 +53,24 @@ pub(crate) struct BusConnection {
     unparsed: Vec<u8>,
 }
 
+impl BusConnection {
+    /// The packets that are whole.
+    fn take_packets(&mut self, packet_max: u32) -> Result<Vec<Vec<u8>>, LinkError> {
+        let (mut at, mut packets) = (0, Vec::new());
+        while let Some(len) = packet_len(&self.unparsed[at..], packet_max)? {
+            let Some(packet) = self.unparsed.get(at..at + len) else { break };
+            packets.push(packet.to_vec());
+            at += len;
+        }
+        self.unparsed.drain(..at);
+        if self.unparsed.is_empty() {
+            // A large message is not the rule.
+            self.unparsed.shrink_to(STRANGER_PACKET_MAX as usize);
+        }
+        Ok(packets)
+    }
+}
+
 /// What waits until nodes.conf is written.
 enum Held {
     /// The write of this number.
@@ -173,22 +191,14 @@ impl ClusterDriver {
             Some(_) => packet_max.max(STRANGER_PACKET_MAX),
             None => STRANGER_PACKET_MAX,
         };
-        let (before, mut at, mut packets) = (connection.unparsed.len(), 0, Vec::new());
+        let before = connection.unparsed.len();
         connection.unparsed.extend_from_slice(bytes);
-        while let Some(len) = packet_len(&connection.unparsed[at..], packet_max)? {
-            let Some(packet) = connection.unparsed.get(at..at + len) else { break };
-            packets.push(packet.to_vec());
-            at += len;
-        }
-        connection.unparsed.drain(..at);
-        if connection.unparsed.is_empty() {
-            // A large message is not the rule.
-            connection.unparsed.shrink_to(STRANGER_PACKET_MAX as usize);
-        }
-        self.unparsed_bytes = self.unparsed_bytes - before + connection.unparsed.len();
+        let packets = connection.take_packets(packet_max);
+        let left = connection.unparsed.len();
+        self.unparsed_bytes = self.unparsed_bytes - before + left;
         match self.unparsed_bytes > UNPARSED_MAX {
-            true => Err(LinkError::Length(connection.unparsed.len() as u32)),
-            false => Ok(packets),
+            true => Err(LinkError::Length(left as u32)),
+            false => packets,
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) fn bus_port(config: &Config, ports: Ports, is_any: bool) -> Result<Bu
     }
     let port = client_port(config, ports);
     match port.checked_add(BUS_PORT_OFFSET) {
+        // Nobody knows that one either before the node tells it.
+        Some(_) if is_any && port != 0 => Ok(BusPort::Any),
         _ if port == 0 => Err("cluster-enabled needs a port that clients reach this node at: set \
                                port, or tls-port with tls-cluster yes"
             .to_owned()),

@@ -88,7 +88,7 @@ impl BaseWriter {
         let thread = std::thread::Builder::new().name("tenure-rewrite".to_owned());
         let spawned = thread.spawn(move || {
             let result = Some(Err(PANICKED.to_owned()));
-            let mut word = LastWord { mailbox, generation, path, result };
+            let mut word = ReportOnDrop { mailbox, generation, path, result };
             let written = write_parts(file, &received, &of_thread, &word.mailbox, delay);
             if !matches!(written, Some(Ok(()))) {
                 // Nobody wants it, and it takes room. Here, since a large one takes time.
@@ -155,7 +155,7 @@ impl BaseWriter {
 }
 
 /// What the loop is told when the thread ends, be it by a panic, which has printed itself.
-struct LastWord {
+struct ReportOnDrop {
     mailbox: Mailbox,
     generation: u64,
     path: PathBuf,
@@ -164,7 +164,7 @@ struct LastWord {
 
 const PANICKED: &str = "the thread that writes the base has panicked";
 
-impl Drop for LastWord {
+impl Drop for ReportOnDrop {
     fn drop(&mut self) {
         if let Some(result) = self.result.take() {
             let (generation, path) = (self.generation, std::mem::take(&mut self.path));

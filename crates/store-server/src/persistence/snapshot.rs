@@ -222,7 +222,7 @@ impl BackgroundSave {
         let of_thread = shared.clone();
         std::thread::Builder::new().name("tenure-save".to_owned()).spawn(move || {
             let failed = Err(SaveFailure::Failed(PANICKED.to_owned()));
-            let mut word = LastWord { sender: result, result: failed, wake: &wake };
+            let mut word = ReportOnDrop { sender: result, result: failed, wake: &wake };
             let is_wanted = || generations.is_newest(generation);
             let written = write(disk, &job, &received, &of_thread, &wake, &is_wanted);
             word.result = written.and_then(|file| file.finish(&generations, generation));
@@ -291,7 +291,7 @@ impl BackgroundSave {
 }
 
 /// What the loop is told when the thread ends, be it by a panic, which has printed itself.
-struct LastWord<'a> {
+struct ReportOnDrop<'a> {
     sender: Sender<SaveResult>,
     result: SaveResult,
     wake: &'a dyn Fn(),
@@ -299,7 +299,7 @@ struct LastWord<'a> {
 
 const PANICKED: &str = "the thread that writes it has panicked";
 
-impl Drop for LastWord<'_> {
+impl Drop for ReportOnDrop<'_> {
     fn drop(&mut self) {
         let result = std::mem::replace(&mut self.result, Err(SaveFailure::Cancelled));
         // A loop that is gone needs no result.

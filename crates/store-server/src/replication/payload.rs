@@ -104,7 +104,7 @@ impl Payload {
         thread.spawn(move || {
             let failed = Err("the thread that encodes it has panicked".to_owned());
             let shared = Arc::clone(&sink.shared);
-            let mut word = LastWord { sender: result, result: failed, shared: &shared };
+            let mut word = ReportOnDrop { sender: result, result: failed, shared: &shared };
             word.result = encode(sink, &job, &received, &shared).map_err(|e| e.to_string());
         })?;
         Ok(Self {
@@ -399,13 +399,13 @@ fn encode_keys(
 }
 
 /// What the loop is told when the thread ends, be it by a panic, which has printed itself.
-struct LastWord<'a> {
+struct ReportOnDrop<'a> {
     sender: Sender<Result<u64, String>>,
     result: Result<u64, String>,
     shared: &'a Shared,
 }
 
-impl Drop for LastWord<'_> {
+impl Drop for ReportOnDrop<'_> {
     fn drop(&mut self) {
         let result = std::mem::replace(&mut self.result, Ok(0));
         // A loop that is gone needs no result.

@@ -10,6 +10,7 @@ mod admin;
 mod allocated;
 mod aof;
 mod busy;
+mod cluster;
 mod command_docs;
 mod commands_page;
 mod compare;

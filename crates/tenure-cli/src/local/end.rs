@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 
-use super::lock::{Lock, Said, is_held};
+use super::lock::{Lock, LockRecord, is_held};
 use super::peer::{has_locked, has_open};
 use super::place::DataFolder;
 use super::{LOOK_EVERY, TURN_TIMEOUT};
@@ -48,7 +48,7 @@ pub(super) fn end_by_signal(place: &DataFolder, named: Option<u32>) -> io::Resul
     }
     // It was told to end, as by `SHUTDOWN`: nobody is to miss it.
     if let Some(lock) = Lock::try_take(&lock)? {
-        lock.say(&Said::Stopped)?;
+        lock.say(&LockRecord::Stopped)?;
         let _ = fs::remove_dir(place.running());
     }
     Ok(())

@@ -12,7 +12,7 @@ use super::LOOK_EVERY;
 use super::account::Machine;
 use super::ask::{ANSWER_TIMEOUT, greet};
 use super::end::holder;
-use super::lock::{Said, Whereabouts, is_held};
+use super::lock::{LockRecord, StoreAddress, is_held};
 use super::patience::UNTOLD_MAX;
 use super::peer::{check_socket_folder, is_of_user, prove};
 use super::place::{DataFolder, folder_in};
@@ -109,9 +109,9 @@ pub(super) fn find_settled(place: &DataFolder, limit: Duration) -> Result<Found,
 fn look(place: &DataFolder, patience: Duration) -> io::Result<Result<Found, Failure>> {
     // In this order: a store says where it is after it took the lock.
     let held = is_held(&place.lock())?;
-    let said = Said::read(&place.lock())?;
+    let said = LockRecord::read(&place.lock())?;
     let elsewhere = match &said {
-        Said::Serves(there) if !Machine::here().shares_locks_with(&there.machine) => {
+        LockRecord::Serves(there) if !Machine::here().shares_locks_with(&there.machine) => {
             Some(is_elsewhere(place, there))
         }
         _ => None,
@@ -122,7 +122,7 @@ fn look(place: &DataFolder, patience: Duration) -> io::Result<Result<Found, Fail
         // looked for.
         (true, said, elsewhere) => {
             let named = match (&said, &elsewhere) {
-                (Said::Serves(there), None) => Some(there),
+                (LockRecord::Serves(there), None) => Some(there),
                 _ => None,
             };
             match (find_by_socket(place, named, patience), elsewhere) {
@@ -132,17 +132,19 @@ fn look(place: &DataFolder, patience: Duration) -> io::Result<Result<Found, Fail
             }
         }
         (false, _, Some(failure)) => Err(failure),
-        (false, said @ (Said::Nothing | Said::Stopped), None) => {
+        (false, said @ (LockRecord::Nothing | LockRecord::Stopped), None) => {
             match of_earlier_version(&place.state) {
                 Some(earlier) => earlier.found(),
                 // A store that was told to end has removed it.
                 None => {
-                    let is_missed = said == Said::Nothing && place.running().is_dir();
+                    let is_missed = said == LockRecord::Nothing && place.running().is_dir();
                     Ok(Found::Absent { is_missed })
                 }
             }
         }
-        (false, Said::Ended | Said::Serves(_), None) => Ok(Found::Absent { is_missed: true }),
+        (false, LockRecord::Ended | LockRecord::Serves(_), None) => {
+            Ok(Found::Absent { is_missed: true })
+        }
     })
 }
 
@@ -150,7 +152,7 @@ fn look(place: &DataFolder, patience: Duration) -> io::Result<Result<Found, Fail
 /// those that it may have, whatever the lock says.
 fn find_by_socket(
     place: &DataFolder,
-    named: Option<&Whereabouts>,
+    named: Option<&StoreAddress>,
     patience: Duration,
 ) -> Result<PathBuf, Silence> {
     let mut silence = Silence::NoAddress;
@@ -175,7 +177,7 @@ fn find_by_socket(
     Err(silence)
 }
 
-fn is_elsewhere(place: &DataFolder, there: &Whereabouts) -> Failure {
+fn is_elsewhere(place: &DataFolder, there: &StoreAddress) -> Failure {
     let (lock, host, pid) = (place.lock(), &there.machine.host, there.pid);
     let why = format!(
         "the local store of {} was last seen on host {host}, process {pid}, and may be there still",

@@ -43,14 +43,14 @@ impl Lock {
 
     /// Writes what others find. Short enough to be written at once, and written over what is there:
     /// on a full disk that still succeeds.
-    pub(super) fn say(&self, said: &Said) -> io::Result<()> {
+    pub(super) fn say(&self, said: &LockRecord) -> io::Result<()> {
         let text = said.to_text();
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(text.len() as u64)
     }
 
     /// Whether others find exactly this.
-    pub(super) fn says(&self, said: &Said) -> io::Result<bool> {
+    pub(super) fn says(&self, said: &LockRecord) -> io::Result<bool> {
         let text = said.to_text();
         let mut found = vec![0; text.len()];
         if self.file.metadata()?.len() != text.len() as u64 {
@@ -84,7 +84,7 @@ fn try_flock(file: &File, operation: FlockOperation) -> io::Result<bool> {
 
 /// What the file of a store's lock says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum LockRecord {
     /// Nothing: no store, or one that is only starting, or one of an earlier version that was told
     /// to end.
     Nothing,
@@ -93,26 +93,28 @@ pub(super) enum Said {
     /// A signal ended it, or it left because nobody used it: whoever does may start it again.
     Ended,
     /// It serves here, or did so until it crashed.
-    Serves(Whereabouts),
+    Serves(StoreAddress),
 }
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Whereabouts {
+pub(super) struct StoreAddress {
     pub(super) machine: Machine,
     pub(super) pid: u32,
     pub(super) socket: PathBuf,
 }
 
-impl Said {
+impl LockRecord {
     /// Reads what is said. What makes no sense says nothing.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let mut text = String::new();
         match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Said::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(LockRecord::Nothing);
+            }
             file => drop(file?.take(LEN_MAX).read_to_string(&mut text)),
         }
-        Ok(Said::parse(&text).unwrap_or(Said::Nothing))
+        Ok(LockRecord::parse(&text).unwrap_or(LockRecord::Nothing))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -122,23 +124,27 @@ impl Said {
         }
         let mut word = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         match word("state")? {
-            "ended" => return Some(Said::Ended),
-            "stopped" => return Some(Said::Stopped),
+            "ended" => return Some(LockRecord::Ended),
+            "stopped" => return Some(LockRecord::Stopped),
             _ => {}
         }
         let (host, id, boot) = (word("host")?, word("machine")?, word("boot")?);
         let machine = Machine { host: host.into(), id: id.into(), boot: boot.into() };
         let pid = word("pid")?.parse().ok()?;
         let socket = PathBuf::from(word("socket")?);
-        Some(Said::Serves(Whereabouts { machine, pid, socket }))
+        Some(LockRecord::Serves(StoreAddress { machine, pid, socket }))
     }
 
     fn to_text(&self) -> String {
         match self {
-            Said::Nothing => String::new(),
-            Said::Ended => format!("{VERSION_LINE}\nstate ended\n"),
-            Said::Stopped => format!("{VERSION_LINE}\nstate stopped\n"),
-            Said::Serves(Whereabouts { machine: Machine { host, id, boot }, pid, socket }) => {
+            LockRecord::Nothing => String::new(),
+            LockRecord::Ended => format!("{VERSION_LINE}\nstate ended\n"),
+            LockRecord::Stopped => format!("{VERSION_LINE}\nstate stopped\n"),
+            LockRecord::Serves(StoreAddress {
+                machine: Machine { host, id, boot },
+                pid,
+                socket,
+            }) => {
                 let socket = socket.display();
                 format!(
                     "{VERSION_LINE}\nstate serves\nhost {host}\nmachine {id}\nboot {boot}\n\
@@ -157,15 +163,15 @@ mod tests {
     fn what_is_said_is_read_and_half_of_it_is_not() {
         let machine = Machine::here();
         let socket = PathBuf::from("/home/ada/.local/state/tenure/store.sock");
-        let said = Said::Serves(Whereabouts { machine, pid: 7, socket });
+        let said = LockRecord::Serves(StoreAddress { machine, pid: 7, socket });
         let text = said.to_text();
-        assert_eq!(Said::parse(&text), Some(said));
-        for said in [Said::Ended, Said::Stopped] {
-            assert_eq!(Said::parse(&said.to_text()), Some(said));
+        assert_eq!(LockRecord::parse(&text), Some(said));
+        for said in [LockRecord::Ended, LockRecord::Stopped] {
+            assert_eq!(LockRecord::parse(&said.to_text()), Some(said));
         }
         for len in 0..text.len() {
-            assert_eq!(Said::parse(&text[..len]), None, "{len}");
+            assert_eq!(LockRecord::parse(&text[..len]), None, "{len}");
         }
-        assert_eq!(Said::parse("tenure-local 2\nstate ended\n"), None);
+        assert_eq!(LockRecord::parse("tenure-local 2\nstate ended\n"), None);
     }
 }

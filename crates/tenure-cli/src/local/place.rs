@@ -30,12 +30,12 @@ const SOCKET_LEN_MAX: usize = 107;
 pub(super) struct DataFolder {
     /// What the store keeps, and its lock. Nobody else may look into it.
     pub(super) state: PathBuf,
-    /// Whose it is, for people.
-    whose: Whose,
+    /// FolderOwner it is, for people.
+    whose: FolderOwner,
 }
 
 #[derive(Clone, Debug)]
-enum Whose {
+enum FolderOwner {
     /// That of everything an account runs.
     Account(String),
     /// That of everything which has the variable.
@@ -47,10 +47,10 @@ impl DataFolder {
     /// a store could not be told from another one: on a network, or in somebody else's folder.
     pub(super) fn of_user() -> Result<Self, Failure> {
         let (folder, whose) = match folder_in(VARIABLE) {
-            Some(folder) => (folder, Whose::Variable),
+            Some(folder) => (folder, FolderOwner::Variable),
             None => {
                 let account = Account::of_process()?;
-                (account.home.join(".local/state"), Whose::Account(account.name))
+                (account.home.join(".local/state"), FolderOwner::Account(account.name))
             }
         };
         let state = folder.join("tenure");
@@ -96,10 +96,10 @@ impl DataFolder {
     pub(super) fn reach(&self) -> String {
         let state = plain(&self.state.display().to_string());
         match &self.whose {
-            Whose::Account(name) => {
+            FolderOwner::Account(name) => {
                 format!("only what {} runs on this machine is coordinated ({state})", plain(name))
             }
-            Whose::Variable => format!(
+            FolderOwner::Variable => format!(
                 "only what runs on this machine with this {VARIABLE} is coordinated ({state})"
             ),
         }
@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn a_socket_lies_with_the_data_unless_its_path_is_too_long() {
-        let place = |state: String| DataFolder { state: state.into(), whose: Whose::Variable };
+        let place =
+            |state: String| DataFolder { state: state.into(), whose: FolderOwner::Variable };
         let short = place("/home/ada/.local/state/tenure".to_owned());
         assert_eq!(short.sockets()[0], short.state.join("store.sock"));
         let long = place(format!("/{}", "x".repeat(100)));

@@ -14,7 +14,7 @@ use store_server::{LogLevel, Server, StartError};
 
 use super::account::Machine;
 use super::ask::{connections_so_far, other_clients};
-use super::lock::{Lock, Said, Whereabouts};
+use super::lock::{Lock, LockRecord, StoreAddress};
 use super::place::{DataFolder, own};
 use super::trace::{Name, Trace};
 use crate::exit::{self, Failure};
@@ -63,8 +63,8 @@ pub(super) fn serve(place: &DataFolder, idle: Duration) -> Result<(), Failure> {
         match why {
             Why::Hidden => log(LogLevel::Warning, "The socket was removed: creating it again"),
             // Somebody may need it whom it could not see: one that is about to connect, or stopped.
-            Why::Signal | Why::Unused => return owner.leave(&Said::Ended).map_err(failed),
-            _ => return owner.leave(&Said::Stopped).map_err(failed),
+            Why::Signal | Why::Unused => return owner.leave(&LockRecord::Ended).map_err(failed),
+            _ => return owner.leave(&LockRecord::Stopped).map_err(failed),
         }
     }
     Ok(())
@@ -119,7 +119,7 @@ struct Owner<'a> {
     place: &'a DataFolder,
     lock: Lock,
     /// What the lock says.
-    said: Said,
+    said: LockRecord,
     trace: Trace,
     /// Whether nobody can hold a lease that the store does not know of: it is the first one.
     is_first: bool,
@@ -159,12 +159,12 @@ impl<'a> Owner<'a> {
     }
 
     fn begin(place: &'a DataFolder, lock: Lock, name: Name, has_data: bool) -> io::Result<Self> {
-        lock.say(&Said::Nothing)?;
+        lock.say(&LockRecord::Nothing)?;
         let trace = Trace::of(place);
         let is_first = trace.is_absent() && !has_data;
         trace.leave()?;
         bar_earlier_versions(place)?;
-        let said = Said::Nothing;
+        let said = LockRecord::Nothing;
         Ok(Owner { place, lock, said, trace, is_first, clients_max: CLIENTS_MIN, _name: name })
     }
 
@@ -172,7 +172,7 @@ impl<'a> Owner<'a> {
     fn tell(&mut self, socket: &Path) -> io::Result<()> {
         let (machine, pid) = (Machine::here(), std::process::id());
         let socket = socket.to_owned();
-        self.said = Said::Serves(Whereabouts { machine, pid, socket });
+        self.said = LockRecord::Serves(StoreAddress { machine, pid, socket });
         self.lock.say(&self.said)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Owner<'a> {
     }
 
     /// Everything is on disk; whoever starts the next store may rely on it.
-    fn leave(self, said: &Said) -> io::Result<()> {
+    fn leave(self, said: &LockRecord) -> io::Result<()> {
         // First of all: whoever finds nothing here takes it for a crash.
         self.lock.say(said)?;
         match fs::remove_dir(self.place.running()) {

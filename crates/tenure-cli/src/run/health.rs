@@ -85,14 +85,12 @@ impl Health {
         slow
     }
 
-    /// Starts a check that waits for [`open_gate`](Self::open_gate); its process, if there is one.
-    /// None is under way.
-    pub(super) fn begin(&mut self) -> Option<Pid> {
+    /// Starts a check that waits for [`open_gate`](Self::open_gate). None is under way.
+    pub(super) fn begin(&mut self) {
         match self.start_behind_gate() {
             Ok((pid, gate)) => (self.running, self.gate) = (Some(pid), Some(gate)),
             Err(error) => talk(&format!("health check does not start: {error}")),
         }
-        self.running
     }
 
     fn start_behind_gate(&self) -> io::Result<(Pid, PipeWriter)> {
@@ -106,7 +104,12 @@ impl Health {
         Ok((Pid::from_child(&command.spawn()?), gate))
     }
 
-    /// The guard was told of the check, if there is one: it may run.
+    /// A check that waits at its gate.
+    pub(super) fn waiting(&self) -> Option<Pid> {
+        self.running.filter(|_| self.gate.is_some())
+    }
+
+    /// The guard was told of the check that waits, if one does: it may run.
     pub(super) fn open_gate(&mut self) {
         if let Some(mut gate) = self.gate.take() {
             // A check that is gone is noticed by its end.
@@ -138,6 +141,7 @@ impl Health {
 
     /// A check under way, which is the caller's from here on: to kill and to reap.
     pub(super) fn take(&mut self) -> Option<Pid> {
+        self.gate = None;
         self.running.take()
     }
 }
@@ -264,7 +268,8 @@ mod tests {
         let command = format!("cat && echo ran > {}", mark.display());
         let check = HealthCheck { command, every: Duration::from_secs(60) };
         let mut health = Health::start(check, Vec::new());
-        assert!(health.begin().is_some());
+        health.begin();
+        assert!(health.waiting().is_some());
         health
     }
 

@@ -164,13 +164,13 @@ impl Supervisor {
             // Asked for before the deadline is read: a renewal in between is not missed.
             let renewal = term.wait_for_renewal();
             self.machine.handle_deadline(boot_now(), self.deadline(term));
+            self.tell_of_waiting_check();
             match self.perform() {
                 Done::Over(outcome) => return self.ended(outcome, leaving),
                 Done::NoGuard if !self.machine.is_busy() => return Err(no_guard()),
                 Done::NoGuard | Done::Waits => {}
             }
-            // What there was to tell the guard of a check has been told.
-            self.health.iter_mut().for_each(Health::open_gate);
+            self.let_check_begin();
             let mut health = self.health.take();
             let mut is_time_to_check = false;
             tokio::select! {
@@ -477,10 +477,26 @@ impl Supervisor {
         if let Some(slow) = health.take_slow() {
             self.old_checks.end(slow, self.processes);
         }
-        // Its guard is told before the check may do its first step, which may be to hide its mark.
-        let check = health.begin().and_then(|pid| self.processes.stray(pid));
-        if let Some(check) = check {
-            self.machine.handle_check_started(boot_now(), check);
+        health.begin();
+    }
+
+    /// A check that waits at its gate, as the guard knows it.
+    fn waiting_check(&self) -> Option<Stray> {
+        let waiting = self.health.as_ref().and_then(Health::waiting)?;
+        self.processes.stray(waiting)
+    }
+
+    fn tell_of_waiting_check(&mut self) {
+        if let Some(check) = self.waiting_check() {
+            self.machine.handle_check_waits(boot_now(), check);
+        }
+    }
+
+    /// A check that the guard was told of may begin; where the system does not show processes, the
+    /// guard cannot be told.
+    fn let_check_begin(&mut self) {
+        if self.waiting_check().is_none_or(|check| self.machine.knows_check(check)) {
+            self.health.iter_mut().for_each(Health::open_gate);
         }
     }
 

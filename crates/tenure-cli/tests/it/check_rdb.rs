@@ -2,10 +2,10 @@
 
 use testkit::RedisServer;
 
-use crate::stage::{Said, plain_command};
+use crate::stage::{CommandOutput, plain_command};
 
-fn check(words: &[&str]) -> Said {
-    Said::of(plain_command(&[&["check-rdb"], words].concat()))
+fn check(words: &[&str]) -> CommandOutput {
+    CommandOutput::of(plain_command(&[&["check-rdb"], words].concat()))
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use crate::stage::{Kind, Said, Stage, TENURE};
+use crate::stage::{CommandOutput, Kind, Stage, TENURE};
 
 /// What the recipe says: a variable, and the command of its line.
 struct Recipe {
@@ -54,8 +54,8 @@ fn reports(more: impl Fn(&str) -> String + Copy + Sync) -> usize {
     loop {
         let stage = Stage::on(Kind::Own);
         let began_in = hour(&stage);
-        let hosts: Vec<Said> = thread::scope(|scope| {
-            let run = || scope.spawn(|| Said::of(recipe.run_by_cron(&stage, more)));
+        let hosts: Vec<CommandOutput> = thread::scope(|scope| {
+            let run = || scope.spawn(|| CommandOutput::of(recipe.run_by_cron(&stage, more)));
             let hosts = [run(), run()];
             hosts.map(|host| host.join().unwrap()).into()
         });

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, TempFolder, wait_until};
 
-use crate::stage::{Said, is_alive, plain_command};
+use crate::stage::{CommandOutput, is_alive, plain_command};
 
 /// A user's folder. The store is ended with the value.
 pub(crate) struct User {
@@ -25,8 +25,8 @@ impl User {
         command
     }
 
-    pub(crate) fn tenure(&self, words: &[&str]) -> Said {
-        Said::of(self.command(words))
+    pub(crate) fn tenure(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(words))
     }
 
     pub(crate) fn status(&self) -> serde_json::Value {
@@ -56,7 +56,7 @@ impl User {
     }
 
     /// How it ends for somebody who contends for some seconds, with leases of a minute.
-    pub(crate) fn contend(&self) -> Said {
+    pub(crate) fn contend(&self) -> CommandOutput {
         self.tenure(&["run", "job", "--ttl", "60s", "--wait-timeout", "5s", "--", "true"])
     }
 }
@@ -87,7 +87,7 @@ fn twenty_commands_at_once_end_up_with_one_store() {
     let started: Vec<_> = (0..20)
         .map(|number| {
             let command = user.command(&["run", &format!("job-{number}"), "--", "true"]);
-            std::thread::spawn(move || Said::of(command))
+            std::thread::spawn(move || CommandOutput::of(command))
         })
         .collect();
     for command in started {

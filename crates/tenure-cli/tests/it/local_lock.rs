@@ -10,7 +10,7 @@ use testkit::{GENEROUS, Process, wait_until};
 
 use crate::local::User;
 use crate::local_silent::{stop, stopped};
-use crate::stage::{Said, is_alive, send};
+use crate::stage::{CommandOutput, is_alive, send};
 
 #[test]
 fn a_store_whose_lock_is_overwritten_is_found_and_says_again_where_it_is() {
@@ -84,7 +84,7 @@ fn whoever_stops_a_store_that_is_starting_waits_for_it() {
     let lock = File::options().write(true).open(user.state().join("local.lock")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let command = user.command(&["local", "stop"]);
-    let stopping = std::thread::spawn(move || Said::of(command));
+    let stopping = std::thread::spawn(move || CommandOutput::of(command));
     let held_for = Duration::from_millis(1500);
     std::thread::sleep(held_for);
     assert!(!stopping.is_finished(), "it waits: {:?}", stopping.join());
@@ -98,7 +98,7 @@ fn whoever_stops_a_store_that_is_starting_waits_for_it() {
     wait_until("it to lead", GENEROUS, || user.tenure(&["who", "job"]).code == 0);
     let stop = || {
         let command = user.command(&["local", "stop", "--force"]);
-        std::thread::spawn(move || Said::of(command))
+        std::thread::spawn(move || CommandOutput::of(command))
     };
     for said in [stop(), stop()].map(|stopping| stopping.join().unwrap()) {
         assert_eq!(said.code, 0, "{said:?}");

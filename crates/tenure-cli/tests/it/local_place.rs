@@ -9,7 +9,7 @@ use rustix::process::{Signal, getuid};
 use testkit::{GENEROUS, Process, RedisServer, ServerProgram, TempFolder, wait_until};
 
 use crate::local::User;
-use crate::stage::{Said, TENURE, is_alive, plain_command, send};
+use crate::stage::{CommandOutput, TENURE, is_alive, plain_command, send};
 
 /// `tenure` in mounts of its own, after a line of shell that changes them. `None` where that is not
 /// allowed.
@@ -48,8 +48,8 @@ impl Account {
         Some(command)
     }
 
-    fn tenure(&self, variables: &[(&str, &str)], words: &[&str]) -> Option<Said> {
-        self.command(variables, words).map(Said::of)
+    fn tenure(&self, variables: &[(&str, &str)], words: &[&str]) -> Option<CommandOutput> {
+        self.command(variables, words).map(CommandOutput::of)
     }
 }
 
@@ -106,7 +106,7 @@ fn whoever_names_no_store_is_told_whom_it_coordinates() {
     }
     let mut command = user.command(&["who", "job"]);
     command.env("SUDO_USER", "ada");
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert!(said.err.contains("not the store of ada"), "{said:?}");
 }
 
@@ -203,7 +203,7 @@ fn the_folder_of_another_user_and_a_user_without_an_account_are_refused() {
     for (command, part) in [(foreign, "state/tenure"), (as_nobody("54321"), "uid 54321")] {
         let Ok(output) = Command::new("setpriv").arg("--version").output() else { return };
         assert!(output.status.success());
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         // Where the program itself cannot be reached there is nothing to see.
         if said.code == 127 || said.code == 126 {
             println!("skipped: another user cannot run {TENURE}");
@@ -223,7 +223,7 @@ fn a_home_that_cannot_be_written_is_refused_unless_a_store_is_there() {
     let who = || {
         let mut command = among_mounts(&read_only, &["who", "job"])?;
         command.env("XDG_STATE_HOME", format!("{folder}/state"));
-        Some(Said::of(command))
+        Some(CommandOutput::of(command))
     };
     let Some(said) = who() else { return };
     assert_eq!(said.code, 78, "{said:?}");
@@ -246,7 +246,7 @@ fn a_full_disk_is_told_and_nothing_panics() {
              head -c {filled} /dev/zero > {path}/x; :"
         );
         let Some(mut command) = among_mounts(&setup, &["run", "job", "--", "true"]) else { return };
-        let said = Said::of({
+        let said = CommandOutput::of({
             command.env("XDG_STATE_HOME", folder.path());
             command
         });
@@ -265,7 +265,7 @@ fn a_path_that_is_too_long_for_a_socket_is_no_reason_to_have_another_store() {
     let tenure = |words: &[&str]| {
         let mut command = plain_command(words);
         command.env("XDG_STATE_HOME", &long);
-        Said::of(command)
+        CommandOutput::of(command)
     };
     assert_eq!(tenure(&["run", "job", "--", "true"]).code, 0);
     let status = tenure(&["local", "status", "--json"]);
@@ -287,7 +287,7 @@ fn a_lock_of_whoever_starts_the_store_is_not_kept_by_it() {
     shell.args(["-c", "exec 9>\"$0\" && flock -n 9 && \"$@\""]).arg(&file);
     shell.args([TENURE, "once", "job", "--", "true"]);
     shell.env("XDG_STATE_HOME", user.folder.path().join("state")).env_remove("TENURE_STORE");
-    assert_eq!(Said::of(shell).code, 0);
+    assert_eq!(CommandOutput::of(shell).code, 0);
     assert!(user.pid().is_some(), "the store is there still");
     let free = Command::new("flock").arg("-n").arg(&file).arg("true").status().unwrap();
     assert!(free.success());
@@ -376,7 +376,7 @@ fn a_path_that_cannot_be_shown_is_refused_with_what_to_set() {
         {
             let mut command = user.command(words);
             command.env("XDG_STATE_HOME", &folder);
-            let said = Said::of(command);
+            let said = CommandOutput::of(command);
             assert_eq!(said.code, 78, "{words:?}: {said:?}");
             assert!(
                 said.err.contains("XDG_STATE_HOME") && said.err.lines().count() == 1,
@@ -389,7 +389,7 @@ fn a_path_that_cannot_be_shown_is_refused_with_what_to_set() {
     for words in [&["run", "job", "--ttl", "1s", "--", "true"][..], &["local", "stop", "--force"]] {
         let mut command = user.command(words);
         command.env("XDG_STATE_HOME", &folder);
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 0, "{said:?}");
     }
 }

@@ -14,7 +14,9 @@ use testkit::{GENEROUS, wait_until};
 use crate::instance::has_namespaces;
 use crate::local::User;
 use crate::local_place::among_mounts;
-use crate::stage::{Kind, NAME, Said, Stage, TENURE, is_alive, number_in, wait_until_gone};
+use crate::stage::{
+    CommandOutput, Kind, NAME, Stage, TENURE, is_alive, number_in, wait_until_gone,
+};
 
 /// What a command may take that waits for nobody, on a busy machine. Those that wait do so for half
 /// a minute.
@@ -48,7 +50,12 @@ fn a_lock_that_was_copied_from_another_folder_leads_nobody_there() {
 }
 
 /// A container in which the user's state folder is at `data`, and another one at its own path.
-fn in_container(user: &User, setup: &str, state_home: &Path, words: &[&str]) -> Option<Said> {
+fn in_container(
+    user: &User,
+    setup: &str,
+    state_home: &Path,
+    words: &[&str],
+) -> Option<CommandOutput> {
     let path = |name: &str| user.folder.path().join(name).display().to_string();
     for name in ["data", "own"] {
         let _ = fs::create_dir(path(name));
@@ -58,7 +65,7 @@ fn in_container(user: &User, setup: &str, state_home: &Path, words: &[&str]) -> 
     let setup = format!("mount --bind {state} {data} && mount --bind {own} {state} && {setup}");
     let mut command = among_mounts(&setup, words)?;
     command.env("XDG_STATE_HOME", state_home);
-    Some(Said::of(command))
+    Some(CommandOutput::of(command))
 }
 
 #[test]
@@ -114,10 +121,10 @@ fn with_long_path() -> (User, std::path::PathBuf) {
     (user, long)
 }
 
-fn with_state(user: &User, state_home: &Path, words: &[&str]) -> Said {
+fn with_state(user: &User, state_home: &Path, words: &[&str]) -> CommandOutput {
     let mut command = user.command(words);
     command.env("XDG_STATE_HOME", state_home);
-    Said::of(command)
+    CommandOutput::of(command)
 }
 
 #[test]
@@ -145,7 +152,7 @@ fn a_store_that_another_user_has_made_in_a_shared_place_is_not_asked() {
     let parent = socket.parent().unwrap();
     let setup = format!("mount --bind {} {}", folder.display(), parent.display());
     let Some(mut command) = among_mounts(&setup, &["cli", "--local", "PING"]) else { return };
-    let said = Said::of({
+    let said = CommandOutput::of({
         command.env("XDG_STATE_HOME", &long);
         command
     });

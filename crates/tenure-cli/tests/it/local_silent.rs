@@ -8,7 +8,7 @@ use testkit::{GENEROUS, Process, wait_until};
 
 use crate::instance::has_namespaces;
 use crate::local::User;
-use crate::stage::{PROMPTLY, Said, TENURE, children_of, is_alive, send};
+use crate::stage::{CommandOutput, PROMPTLY, TENURE, children_of, is_alive, send};
 
 /// A user whose store is stopped, and the process of that store.
 pub(crate) fn stopped() -> (User, u32) {
@@ -51,7 +51,7 @@ fn a_silent_store_is_named_and_waited_for_no_longer_than_asked() {
 fn a_store_that_answers_again_is_used() {
     let (user, pid) = stopped();
     let command = user.command(&["run", "job", "--", "sh", "-c", "exit 7"]);
-    let running = std::thread::spawn(move || Said::of(command));
+    let running = std::thread::spawn(move || CommandOutput::of(command));
     std::thread::sleep(Duration::from_secs(3));
     send(pid, Signal::CONT);
     let said = running.join().unwrap();
@@ -81,7 +81,7 @@ fn a_wait_timeout_counts_from_the_start_of_the_command() {
         let command = user.command(&[words, &limit[..]].concat());
         std::thread::spawn(move || {
             let began_at = Instant::now();
-            (Said::of(command), began_at.elapsed())
+            (CommandOutput::of(command), began_at.elapsed())
         })
     });
     std::thread::sleep(Duration::from_secs(12));
@@ -97,7 +97,7 @@ fn a_wait_timeout_counts_from_the_start_of_the_command() {
 fn the_status_of_a_silent_store_says_that_it_runs() {
     let (user, pid) = stopped();
     let command = user.command(&["local", "status"]);
-    let told = std::thread::spawn(move || Said::of(command));
+    let told = std::thread::spawn(move || CommandOutput::of(command));
     let json = user.status();
     let said = told.join().unwrap();
     assert_eq!(said.code, 69, "{said:?}");
@@ -139,12 +139,12 @@ fn force_ends_nobody_but_the_store() {
 }
 
 /// Starts the store from a shell with limits.
-fn start_limited(user: &User, limits: &str) -> Said {
+fn start_limited(user: &User, limits: &str) -> CommandOutput {
     let mut command = Command::new("sh");
     let script = format!("{limits}; exec \"$@\"");
     command.args(["-c", &script, "sh", TENURE, "local", "start"]);
     command.env("XDG_STATE_HOME", user.folder.path().join("state"));
-    Said::of(command)
+    CommandOutput::of(command)
 }
 
 /// Root may raise the limit; everybody else is told.
@@ -167,7 +167,7 @@ fn a_variable_that_is_ignored_is_named() {
     let folder = testkit::TempFolder::create();
     let mut command = crate::stage::plain_command(&["local", "status"]);
     command.env("XDG_STATE_HOME", "relative").env("HOME", folder.path());
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert!(said.err.contains("XDG_STATE_HOME=relative is relative and ignored"), "{said:?}");
 }
 

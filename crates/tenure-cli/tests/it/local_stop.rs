@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use testkit::{GENEROUS, Process, wait_until};
 
 use crate::local::User;
-use crate::stage::{Said, is_alive};
+use crate::stage::{CommandOutput, is_alive};
 
 /// A user whose store runs, and its process.
 fn started() -> (User, u32) {
@@ -131,7 +131,7 @@ fn whoever_waits_without_end_waits_for_the_start_as_well() {
     ];
     let waiting = words.map(|words| {
         let command = user.command(words);
-        std::thread::spawn(move || Said::of(command))
+        std::thread::spawn(move || CommandOutput::of(command))
     });
     // Longer than anybody else waits.
     std::thread::sleep(Duration::from_secs(34));

@@ -245,7 +245,7 @@ fn an_answer_that_comes_too_late_names_no_leader() {
     let ask = |words: &[&str]| {
         let mut command = stage.command(words);
         command.env("TENURE_STORE", stage.store.url_at(proxy.port()));
-        crate::stage::Said::of(command)
+        crate::stage::CommandOutput::of(command)
     };
     assert_eq!(ask(&["who", NAME]).out, "ada_1");
     proxy.set_rules(Rule::Delay(Duration::from_millis(400)));

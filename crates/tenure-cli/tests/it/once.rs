@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use testkit::proxy::{Cut, Direction, Door};
 use testkit::{GENEROUS, Process, Proxy, WallClock, wait_until};
 
-use crate::stage::{Kind, Said, Stage, is_alive, number_in, on_every_store, wait_until_gone};
+use crate::stage::{
+    CommandOutput, Kind, Stage, is_alive, number_in, on_every_store, wait_until_gone,
+};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -36,7 +38,7 @@ fn five_hundred_ticks_are_five_hundred_runs() {
             let mut command = stage.command(&words);
             command.args(["sh", "-c", "echo $0 $TENURE_TOKEN >> runs", &tick]);
             command.current_dir(stage.folder.path());
-            let said = Said::of(command);
+            let said = CommandOutput::of(command);
             assert_eq!(said.code, 0, "tick {tick}: {said:?}");
         }
     };
@@ -70,7 +72,7 @@ fn a_loss_ends_the_program_before_the_process_whatever_on_loss_says() {
     let stage = Stage::on(Kind::Own);
     let words = ["once", "batch", "--ttl", "2s", "--set", "on_loss=exit", "--", "sleep", "600"];
     let command = stage.command(&words);
-    let running = std::thread::spawn(move || Said::of(command));
+    let running = std::thread::spawn(move || CommandOutput::of(command));
     wait_until("it to lead", GENEROUS, || stage.store.cli(&["DEL", "tenure:batch"]) == "1");
     let said = running.join().unwrap();
     assert_eq!(said.code, 1, "{said:?}");
@@ -100,7 +102,11 @@ fn a_signal_that_comes_with_the_loss_is_what_ended_the_run() {
 }
 
 /// Whoever waits behind a proxy, and who runs the tick beside it until there is a file `go`.
-fn waiting_behind(proxy: &Proxy, stage: &Stage, limit: &str) -> (Process, JoinHandle<Said>) {
+fn waiting_behind(
+    proxy: &Proxy,
+    stage: &Stage,
+    limit: &str,
+) -> (Process, JoinHandle<CommandOutput>) {
     let mut winner = stage.command(&["once", "migrate", "--tick", "v1", "--"]);
     winner.args(["sh", "-c", "echo $$ > pid; while [ ! -e go ]; do sleep 0.02; done"]);
     winner.current_dir(stage.folder.path());
@@ -109,7 +115,7 @@ fn waiting_behind(proxy: &Proxy, stage: &Stage, limit: &str) -> (Process, JoinHa
     let words = ["once", "migrate", "--tick", "v1", "--wait", "--wait-timeout", limit];
     let mut waiting = stage.command(&[&words[..], &["--", "false"]].concat());
     waiting.env("TENURE_STORE", stage.store.url_at(proxy.port()));
-    let waiting = std::thread::spawn(move || Said::of(waiting));
+    let waiting = std::thread::spawn(move || CommandOutput::of(waiting));
     wait_until("the tick to be looked at", GENEROUS, || {
         proxy.traffic(Direction::ToServer).contains("migrate")
     });
@@ -153,7 +159,7 @@ fn a_run_that_is_terminated_says_that_its_tick_is_left_to_people() {
     let mut command = stage.command(&words);
     command.args(["sh", "-c", "echo $$ > pid; exec sleep 600"]);
     command.current_dir(stage.folder.path());
-    let running = std::thread::spawn(move || Said::of(command));
+    let running = std::thread::spawn(move || CommandOutput::of(command));
     let program = number_in(stage.folder.path(), "pid");
     crate::stage::send(program, rustix::process::Signal::TERM);
     let said = running.join().unwrap();
@@ -264,7 +270,7 @@ fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
     for (tick, word) in [("1", script.as_str()), ("2", "plain-script")] {
         let mut command = stage.command(&["once", "batch", "--tick", tick, "--", word, "a b"]);
         command.env("PATH", format!("/usr/bin:{folder}:/bin"));
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!((said.code, said.out.as_str()), (5, expected.as_str()), "{said:?}");
     }
 }
@@ -286,7 +292,7 @@ fn a_run_that_is_terminated_before_its_program_starts_leaves_the_tick_open() {
     };
     let has_run = |tick: &str| stage.folder.path().join(tick).exists();
     let begun_at = std::time::Instant::now();
-    assert_eq!(Said::of(command("first")).code, 0);
+    assert_eq!(CommandOutput::of(command("first")).code, 0);
     let length = begun_at.elapsed();
     let mut used_up = 0;
     for round in 0..ROUNDS {
@@ -299,7 +305,7 @@ fn a_run_that_is_terminated_before_its_program_starts_leaves_the_tick_open() {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         runner.wait(GENEROUS);
         if !has_run(&tick) {
-            let again = Said::of(command(&tick));
+            let again = CommandOutput::of(command(&tick));
             used_up += u32::from(again.err.contains("never finished"));
             assert!(has_run(&tick) || used_up > 0, "round {round}: {again:?}");
         }
@@ -320,7 +326,7 @@ on_every_store! {
                 if let Some(clock) = &clock {
                     skew(&stage, clock, &mut command, (number - 10) * 400 * DAY);
                 }
-                std::thread::spawn(move || Said::of(command))
+                std::thread::spawn(move || CommandOutput::of(command))
             })
             .collect();
         for instance in started {
@@ -362,7 +368,7 @@ on_every_store! {
         assert!(running.code == 0 && running.err.contains("skipped"), "{running:?}");
 
         let waiting = stage.command(&["once", "migrate", "--tick", "v1", "--wait", "--", "false"]);
-        let waiting = std::thread::spawn(move || Said::of(waiting));
+        let waiting = std::thread::spawn(move || CommandOutput::of(waiting));
         let _ = stage.folder.write("go", "");
         let waited = waiting.join().unwrap();
         assert!(stage.folder.path().join("done").exists(), "{waited:?}");
@@ -454,7 +460,7 @@ fn a_key_that_somebody_left_behind_is_told_and_ended_by_whoever_waits() {
         stage.store.cli(&["SET", "tenure:left", "leftover"]);
         let once = |flags: &[&str]| {
             let words = [&["once", "left", "--tick", "1", "--ttl", "500ms"], flags].concat();
-            Said::of(stage.command(&[&words[..], &["--", "echo", "ran"]].concat()))
+            CommandOutput::of(stage.command(&[&words[..], &["--", "echo", "ran"]].concat()))
         };
         let told = once(&[]);
         assert_eq!(told.code, 75, "{told:?}");
@@ -473,7 +479,7 @@ fn who_waits_for_a_store_that_refuses_writes_says_so_once() {
     let stage = Stage::on(Kind::Redis);
     stage.store.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     let words = ["once", "held", "--tick", "1", "--wait", "--wait-timeout", "4s", "--", "true"];
-    let said = Said::of(stage.command(&words));
+    let said = CommandOutput::of(stage.command(&words));
     assert_eq!(said.code, 69, "{said:?}");
     assert_eq!(said.err.matches("waiting for the store").count(), 1, "{said:?}");
     assert!(!said.err.contains("answers again"), "{said:?}");

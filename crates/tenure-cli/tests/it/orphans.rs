@@ -10,7 +10,7 @@ use testkit::{GENEROUS, Process, wait_until};
 use crate::diary::Diary;
 use crate::instance::everybody;
 use crate::stage::{
-    Kind, NAME, Said, Stage, TENURE, children_of, in_namespace, is_alive, number_in, send,
+    CommandOutput, Kind, NAME, Stage, TENURE, children_of, in_namespace, is_alive, number_in, send,
     wait_until_gone, works_in,
 };
 
@@ -185,7 +185,7 @@ fn children_are_found_though_proc_is_that_of_another_namespace() {
     let script = "setsid sleep 600 & sleep 0.2; exit 3";
     let words = ["run", NAME, "--", "sh", "-c", script];
     let Some(command) = in_namespace(&stage, &["-pf", "--kill-child"], &words) else { return };
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert_eq!(said.code, 3, "{said:?}");
     assert!(!said.err.contains("cannot be ended"), "{said:?}");
     let folder = stage.folder.path();

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, RedisServer, wait_until};
 
-use crate::stage::{NAME, Said, plain_command};
+use crate::stage::{CommandOutput, NAME, plain_command};
 
 /// Three independent servers.
 struct Nodes(Vec<RedisServer>);
@@ -26,8 +26,8 @@ impl Nodes {
         command
     }
 
-    fn tenure(&self, words: &[&str]) -> Said {
-        Said::of(self.command(words))
+    fn tenure(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(words))
     }
 
     /// Somebody who leads until it is dropped.
@@ -131,7 +131,7 @@ fn what_is_no_quorum_is_refused_with_78() {
     for (address, expected) in cases {
         let mut command = plain_command(&["who", NAME]);
         command.env("TENURE_STORE", &address);
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 78, "{address}: {said:?}");
         assert_names(&said.err, &[expected]);
     }

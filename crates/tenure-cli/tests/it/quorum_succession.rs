@@ -2,7 +2,7 @@
 
 use testkit::{GENEROUS, Process, RedisServer, ServerProgram, wait_until};
 
-use crate::stage::{NAME, Said, TENURE, plain_command};
+use crate::stage::{CommandOutput, NAME, TENURE, plain_command};
 
 /// How often the leadership goes there and back: a command that is right by luck is found out.
 const ROUNDS: usize = 5;
@@ -20,10 +20,10 @@ impl Quorum {
         Quorum { url: format!("redis+quorum://{}", hosts.join(",")), _nodes: nodes }
     }
 
-    fn tenure(&self, words: &[&str]) -> Said {
+    fn tenure(&self, words: &[&str]) -> CommandOutput {
         let mut command = plain_command(words);
         command.env("TENURE_STORE", &self.url);
-        Said::of(command)
+        CommandOutput::of(command)
     }
 
     fn wrap(&self, id: &str) -> Process {

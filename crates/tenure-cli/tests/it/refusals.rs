@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use testkit::{RedisServer, TempFolder};
 
-use crate::stage::{Kind, NAME, Said, Stage, plain_command};
+use crate::stage::{CommandOutput, Kind, NAME, Stage, plain_command};
 
 #[track_caller]
 fn refused(words: &[&str], code: i32, named: &[&str]) {
-    let said = Said::of(plain_command(words));
+    let said = CommandOutput::of(plain_command(words));
     assert_eq!(said.code, code, "{words:?}: {said:?}");
     assert_eq!(said.err.lines().count(), 1, "{words:?}: {said:?}");
     assert_eq!(said.out, "", "{words:?}: {said:?}");
@@ -71,13 +71,13 @@ fn a_store_that_is_named_by_nothing_is_refused() {
     for (variable, value) in variables.into_iter().flat_map(|name| [(name, ""), (name, " ")]) {
         let mut command = plain_command(&["run", "job", "--", "true"]);
         command.env(variable, value).env("XDG_STATE_HOME", folder.path());
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 78, "{variable}={value:?}: {said:?}");
         assert!(said.err.contains(variable), "{said:?}");
     }
     let mut command = plain_command(&["cli", "PING"]);
     command.env("TENURE_STORE", "");
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert_eq!((said.code, said.err.contains("TENURE_STORE is empty")), (64, true), "{said:?}");
 }
 
@@ -106,7 +106,7 @@ fn misspelt_flags_and_commands_get_a_suggestion() {
 fn a_flag_of_another_command_is_not_offered_as_a_value() {
     for words in [&["who", "job", "-v"][..], &["resume", "job", "--json"], &["status", "--id", "x"]]
     {
-        let said = Said::of(plain_command(words));
+        let said = CommandOutput::of(plain_command(words));
         assert_eq!(said.code, 64, "{said:?}");
         assert!(!said.err.contains("-- "), "{said:?}");
     }
@@ -127,7 +127,7 @@ fn misspelt_keys_get_a_suggestion_in_every_format_and_in_variables() {
     }
     let mut command = plain_command(&["who", "job"]);
     command.env("TENURE_DEFAULTS__TTLL", "5s");
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert_eq!(said.code, 78, "{said:?}");
     assert!(said.err.contains("TENURE_DEFAULTS__TTLL; did you mean TENURE_DEFAULTS__TTL?"));
     let file = folder.write("redis.conf", "port 7000\nmaxmemroy 1mb\n");
@@ -167,7 +167,7 @@ fn without_an_election_no_store_is_started() {
         let words = [command, "job", "--set", "enabled=false", "--", "echo", "done"];
         let mut command = plain_command(&words);
         command.env("HOME", home.path()).env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR");
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!((said.code, said.out.trim()), (0, "done"), "{said:?}");
         let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
@@ -183,17 +183,17 @@ fn a_port_that_is_taken_is_named() {
     let sidecar = ["sidecar", "job", STORE[0], STORE[1], "--listen", &address];
     refused(&sidecar, 78, &named);
     let run = run(&["--http", &address], &["true"]);
-    let said = Said::of(plain_command(&run));
+    let said = CommandOutput::of(plain_command(&run));
     assert_eq!(said.code, 78, "{said:?}");
     assert!(named.iter().all(|part| said.err.contains(part)), "{said:?}");
-    let demo = Said::of(plain_command(&["demo", "--listen", &address, "--seconds", "1"]));
+    let demo = CommandOutput::of(plain_command(&["demo", "--listen", &address, "--seconds", "1"]));
     assert_eq!(demo.code, 78, "{demo:?}");
     assert!(named.iter().all(|part| demo.err.contains(part)), "{demo:?}");
     let folder = testkit::TempFolder::create();
     let mut serve = plain_command(&["serve", "--port", &port]);
     // It notes in its folder that it was started.
     serve.current_dir(folder.path());
-    let serve = Said::of(serve);
+    let serve = CommandOutput::of(serve);
     assert_eq!(serve.code, 1, "{serve:?}");
     assert!(serve.err.contains(&address) && serve.err.contains("in use"), "{serve:?}");
 }
@@ -237,7 +237,7 @@ fn a_store_that_is_not_there_is_named() {
     let once = ["once", "job", STORE[0], STORE[1], "--tick", "1", "--", "true"];
     refused(&once, 69, &["127.0.0.1:1", "--store"]);
     let waiting = run(&["--wait-timeout", "300ms"], &["true"]);
-    let said = Said::of(plain_command(&waiting));
+    let said = CommandOutput::of(plain_command(&waiting));
     assert_eq!(said.code, 69, "{said:?}");
     assert!(said.err.contains("127.0.0.1:1"), "{said:?}");
 }
@@ -256,7 +256,7 @@ fn a_refused_password_is_told_and_never_shown() {
     ] {
         let mut command = plain_command(words);
         command.env("TENURE_STORE", &wrong);
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 78, "{said:?}");
         let line = said.err.lines().last().unwrap();
         assert!(line.contains("password"), "{said:?}");
@@ -267,10 +267,10 @@ fn a_refused_password_is_told_and_never_shown() {
 
 #[test]
 fn without_arguments_it_teaches() {
-    let said = Said::of(plain_command(&[]));
+    let said = CommandOutput::of(plain_command(&[]));
     assert_eq!(said.code, 0);
     assert!(said.out.contains("tenure run"), "{said:?}");
-    let version = Said::of(plain_command(&["--version"]));
+    let version = CommandOutput::of(plain_command(&["--version"]));
     assert!(version.out.starts_with("tenure "), "{version:?}");
 }
 
@@ -281,7 +281,7 @@ fn config_check_shows_where_each_value_comes_from() {
         folder.write("tenure.toml", "store = 'redis://u:canary@h'\n[defaults]\nttl = '5s'\n");
     let mut command = plain_command(&["config", "check", "--prefix", "p:", "--json", "--config"]);
     command.arg(&file).env("TENURE_DEFAULTS__PRIORITY", "3");
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     let origin = |key: &str| {
         let settings = json["settings"].as_array().unwrap();
@@ -297,20 +297,20 @@ fn config_check_shows_where_each_value_comes_from() {
 #[test]
 fn completions_and_manual_name_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
-        let said = Said::of(plain_command(&["completions", shell]));
+        let said = CommandOutput::of(plain_command(&["completions", shell]));
         assert!(said.code == 0 && said.out.contains("hand-over"), "{shell}");
     }
-    let bash = Said::of(plain_command(&["completions", "bash"])).out;
+    let bash = CommandOutput::of(plain_command(&["completions", "bash"])).out;
     assert!(!bash.contains("local__serve"), "nobody types it");
     assert!(bash.contains("recontend exit"), "what --on-loss takes is known");
     let folder = testkit::TempFolder::create();
     let missing = folder.path().join("share/man1");
-    assert_eq!(Said::of(plain_command(&["man", missing.to_str().unwrap()])).code, 0);
+    assert_eq!(CommandOutput::of(plain_command(&["man", missing.to_str().unwrap()])).code, 0);
     assert!(missing.join("tenure-run.1").exists());
     let file = folder.write("file", "");
     let (file, named) = (format!("{}/man1", file.display()), "choose another folder");
     refused(&["man", &file], 73, &[&file, named]);
-    let page = Said::of(plain_command(&["man"]));
+    let page = CommandOutput::of(plain_command(&["man"]));
     assert!(page.out.contains(".TH") && page.out.contains("run"), "{page:?}");
 }
 
@@ -321,7 +321,7 @@ fn too_few_descriptors_are_an_error_and_no_panic() {
         let mut command = std::process::Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$@\"");
         command.args(["-c", &script, "sh", crate::stage::TENURE, "who", NAME]);
-        let said = Said::of({
+        let said = CommandOutput::of({
             command.env("TENURE_STORE", stage.store.url());
             command
         });
@@ -337,7 +337,7 @@ fn a_wrapper_with_too_few_descriptors_does_not_contend() {
     for words in [&["run", NAME, "--", "true"][..], &["once", NAME, "--", "true"]] {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "ulimit -n 21; exec \"$@\"", "sh", crate::stage::TENURE]).args(words);
-        let said = Said::of({
+        let said = CommandOutput::of({
             command.env("TENURE_STORE", stage.store.url());
             command
         });
@@ -361,7 +361,7 @@ fn a_pipe_that_everybody_may_write_is_no_configuration_either() {
         let mut command = plain_command(&["config", "check"]);
         let reading = std::thread::spawn({
             command.env("TENURE_CONFIG", &pipe);
-            move || Said::of(command)
+            move || CommandOutput::of(command)
         });
         // The command reads until nobody can write any more.
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -375,7 +375,7 @@ fn a_pipe_that_everybody_may_write_is_no_configuration_either() {
     assert_eq!(said.code, 0, "{said:?}");
     let mut command = plain_command(&["config", "check"]);
     command.env("TENURE_CONFIG", "/dev/null");
-    assert!(!Said::of(command).err.contains("may write it"), "a device keeps nothing");
+    assert!(!CommandOutput::of(command).err.contains("may write it"), "a device keeps nothing");
 }
 
 /// Whoever writes it names the store and the commands to run; whoever reads it has its secrets.
@@ -387,7 +387,7 @@ fn a_configuration_file_that_everybody_may_write_is_refused_and_secrets_are_for_
         std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
         let mut command = plain_command(&["config", "check"]);
         command.env("TENURE_CONFIG", &file).env("SECRET", "p");
-        Said::of(command)
+        CommandOutput::of(command)
     };
     let secrets = [
         "store = { host = 'h', password = 'p' }",

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use testkit::{GENEROUS, Process, RedisServer, ServerProgram, TempFolder, wait_until};
 
-use crate::stage::{Said, TENURE, plain_command};
+use crate::stage::{CommandOutput, TENURE, plain_command};
 
 /// A store in `data` of a folder, on a socket beside it.
 fn serve(folder: &Path) -> Process {
@@ -25,9 +25,9 @@ fn tenure(folder: &Path, words: &[&str]) -> Command {
 }
 
 /// Somebody who contends for a moment, with leases of a minute. The exit code says how it went.
-fn try_to_lead(folder: &Path) -> Said {
+fn try_to_lead(folder: &Path) -> CommandOutput {
     let words = ["run", "job", "--ttl", "60s", "--wait-timeout", "5s", "--", "true"];
-    Said::of(tenure(folder, &words))
+    CommandOutput::of(tenure(folder, &words))
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -43,7 +43,7 @@ fn a_leader_that_the_backup_does_not_know_is_waited_out() {
     std::fs::create_dir(&data).unwrap();
     let mut store = serve(path);
     let first = ["run", "job", "--ttl", "1s", "--", "true"];
-    assert_eq!(Said::of(tenure(path, &first)).code, 0, "a term that is over");
+    assert_eq!(CommandOutput::of(tenure(path, &first)).code, 0, "a term that is over");
     store.terminate();
     assert!(store.wait(GENEROUS).success());
     copy(&data, &path.join("backup"));
@@ -51,7 +51,9 @@ fn a_leader_that_the_backup_does_not_know_is_waited_out() {
     let mut store = serve(path);
     let words = ["run", "job", "--ttl", "60s", "--id", "ada", "--", "sleep", "600"];
     let _ada = Process::spawn(tenure(path, &words));
-    wait_until("ada to lead", GENEROUS, || Said::of(tenure(path, &["who", "job"])).code == 0);
+    wait_until("ada to lead", GENEROUS, || {
+        CommandOutput::of(tenure(path, &["who", "job"])).code == 0
+    });
     store.kill();
     std::fs::remove_dir_all(&data).unwrap();
     copy(&path.join("backup"), &data);
@@ -69,14 +71,14 @@ fn an_ordinary_restart_makes_nobody_wait() {
     std::fs::create_dir(&data).unwrap();
     let mut store = serve(path);
     let first = ["run", "job", "--ttl", "1s", "--", "true"];
-    assert_eq!(Said::of(tenure(path, &first)).code, 0);
+    assert_eq!(CommandOutput::of(tenure(path, &first)).code, 0);
     for _ in 0..2 {
         store.terminate();
         assert!(store.wait(GENEROUS).success());
         store = serve(path);
         // Otherwise it would be as long as the lease.
         let words = ["run", "job", "--ttl", "1h", "--wait-timeout", "60s", "--", "true"];
-        let said = Said::of(tenure(path, &words));
+        let said = CommandOutput::of(tenure(path, &words));
         assert_eq!(said.code, 0, "{said:?}");
     }
 }
@@ -187,7 +189,7 @@ fn a_copy_of_a_clean_end_is_known_by_its_files() {
     std::fs::create_dir(&data).unwrap();
     let mut store = serve(path);
     let first = ["run", "job", "--ttl", "1s", "--", "true"];
-    assert_eq!(Said::of(tenure(path, &first)).code, 0, "a term that is over");
+    assert_eq!(CommandOutput::of(tenure(path, &first)).code, 0, "a term that is over");
     store.terminate();
     assert!(store.wait(GENEROUS).success());
     copy(&data, &path.join("backup"));
@@ -207,10 +209,12 @@ fn listening_nowhere_for_a_moment_forgets_no_lease() {
     std::fs::create_dir(&data).unwrap();
     let mut store = serve(path);
     let first = ["run", "job", "--ttl", "1s", "--", "true"];
-    assert_eq!(Said::of(tenure(path, &first)).code, 0, "a term that is over");
+    assert_eq!(CommandOutput::of(tenure(path, &first)).code, 0, "a term that is over");
     let words = ["run", "job", "--ttl", "60s", "--id", "ada", "--", "sleep", "600"];
     let _ada = Process::spawn(tenure(path, &words));
-    wait_until("ada to lead", GENEROUS, || Said::of(tenure(path, &["who", "job"])).code == 0);
+    wait_until("ada to lead", GENEROUS, || {
+        CommandOutput::of(tenure(path, &["who", "job"])).code == 0
+    });
     store.kill();
     std::fs::remove_dir_all(data.join("appendonlydir")).unwrap();
 

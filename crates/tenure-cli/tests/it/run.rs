@@ -4,8 +4,8 @@ use rustix::process::Signal;
 use testkit::{GENEROUS, Process, wait_until};
 
 use crate::stage::{
-    Kind, NAME, PROMPTLY, Said, Stage, guard_of, is_alive, number_in, on_every_store, send,
-    wait_until_gone,
+    CommandOutput, Kind, NAME, PROMPTLY, Stage, guard_of, is_alive, number_in, on_every_store,
+    send, wait_until_gone,
 };
 
 on_every_store! {
@@ -299,7 +299,7 @@ fn an_interrupt_while_the_program_is_being_stopped_ends_the_instance() {
         let mut wrapper = stage.wrap("ada", &["--ttl", "9s"], script);
         number_in(stage.folder.path(), "pid");
         let resign = stage.command(&["resign", NAME]);
-        let resigning = std::thread::spawn(move || Said::of(resign));
+        let resigning = std::thread::spawn(move || CommandOutput::of(resign));
         number_in(stage.folder.path(), "told");
         send(wrapper.pid(), signal);
         assert_eq!(wrapper.wait(GENEROUS).code(), Some(137), "the program was killed: {signal:?}");

@@ -242,19 +242,40 @@ fn a_leader_that_cannot_beat_is_not_asked_to() {
     assert!(written(&folder, "stderr").contains("report: require_beat is ignored"));
 }
 
+const ENDLESS_HOOK: &str = "sidecar.on_gain = 'echo up >> log'\n\
+                            sidecar.on_loss = 'echo $$ > pid; exec sleep 600'\n";
+
 /// What could not be ended in time does not outlive the process.
 #[test]
 fn a_hook_without_an_end_does_not_keep_the_process() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let hooks = "sidecar.on_gain = 'echo up >> log'\n\
-                 sidecar.on_loss = 'echo $$ > pid; exec sleep 600'\n";
-    let (mut process, _) = leading(&server, &folder, hooks);
+    let (mut process, _) = leading(&server, &folder, ENDLESS_HOOK);
     wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
     process.terminate();
     assert!(process.wait(2 * GENEROUS).success());
-    let pid: u32 = written(&folder, "pid").trim().parse().unwrap();
-    crate::stage::wait_until_gone(pid);
+    assert_no_hook_is_left(&folder);
+}
+
+/// The same for a process that ends by itself, which drops nothing on its way out.
+#[test]
+fn a_hook_without_an_end_does_not_outlive_an_exit_on_loss() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let settings = format!("elections.report.on_loss = 'exit'\n{ENDLESS_HOOK}");
+    let (mut process, _) = leading(&server, &folder, &settings);
+    wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
+    server.cli(&["DEL", "tenure:report"]);
+    assert_eq!(process.wait(2 * GENEROUS).code(), Some(1));
+    assert_no_hook_is_left(&folder);
+}
+
+/// Already gone when the process is: nobody waits for it here.
+fn assert_no_hook_is_left(folder: &TempFolder) {
+    let pid: u32 = written(folder, "pid").trim().parse().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let is_over = status.is_empty() || status.contains("State:\tZ");
+    assert!(is_over, "the hook lives on: {status}");
 }
 
 #[test]

@@ -73,8 +73,8 @@ impl Stage {
     }
 
     /// Runs it to its end.
-    pub(crate) fn tenure(&self, words: &[&str]) -> Said {
-        Said::of(self.command(words))
+    pub(crate) fn tenure(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(words))
     }
 
     /// A wrapper called `id` around a shell script. The lease is short, but long enough for a
@@ -187,18 +187,18 @@ pub(crate) fn in_namespace(stage: &Stage, flags: &[&str], words: &[&str]) -> Opt
 
 /// What a command said, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl CommandOutput {
     pub(crate) fn of(mut command: Command) -> Self {
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim_end().to_owned();
         let code = output.status.code().expect("the command ends by itself");
-        Said { code, out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput { code, out: text(output.stdout), err: text(output.stderr) }
     }
 }
 

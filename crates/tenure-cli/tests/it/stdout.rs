@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::{GENEROUS, Process, wait_until};
 
-use crate::stage::{Kind, NAME, PROMPTLY, Said, Stage, plain_command};
+use crate::stage::{CommandOutput, Kind, NAME, PROMPTLY, Stage, plain_command};
 use crate::stderr::{full, stalled};
 
 /// A process that ends with the test, however that ends.
@@ -138,11 +138,15 @@ fn a_reader_that_has_gone_is_no_failure() {
 }
 
 /// Runs it to its end with its own stdout.
-fn with_stderr(mut command: Command) -> Said {
+fn with_stderr(mut command: Command) -> CommandOutput {
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap().trim_end().to_owned();
-    Said { code: output.status.code().expect("it ends by itself"), out: String::new(), err }
+    CommandOutput {
+        code: output.status.code().expect("it ends by itself"),
+        out: String::new(),
+        err,
+    }
 }
 
 /// More than a pipe holds, into one that nobody is to wait for.
@@ -159,7 +163,7 @@ fn a_pipe_that_does_not_block_gets_the_whole_result() {
     let mut text = String::new();
     reader.read_to_string(&mut text).unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
-    let whole = Said::of(plain_command(&["completions", "bash"])).out;
+    let whole = CommandOutput::of(plain_command(&["completions", "bash"])).out;
     assert!(text.len() > 64 * 1024 && text.trim_start_matches('x').trim_end() == whole);
 }
 

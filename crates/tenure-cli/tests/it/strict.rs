@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use testkit::{GENEROUS, Process, RedisServer, wait_for, wait_until};
 
-use crate::stage::{NAME, Said, plain_command};
+use crate::stage::{NAME, CommandOutput, plain_command};
 
 struct Pair {
     master: RedisServer,
@@ -22,8 +22,8 @@ impl Pair {
         Pair { master, replica }
     }
 
-    fn tenure(&self, words: &[&str]) -> Said {
-        Said::of(self.command(words))
+    fn tenure(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(self.command(words))
     }
 
     fn command(&self, words: &[&str]) -> std::process::Command {
@@ -65,7 +65,7 @@ fn an_operator_is_told_that_replicas_do_not_confirm() {
 
 #[test]
 fn how_many_replicas_is_asked_for_in_the_words_that_were_used() {
-    let told = |words: &[&str]| Said::of(plain_command(words)).err;
+    let told = |words: &[&str]| CommandOutput::of(plain_command(words)).err;
     let store = "redis://127.0.0.1:1";
     let flag = told(&["who", NAME, "--store", store, "--mode", "strict"]);
     assert!(flag.contains("--replicas N") && !flag.contains("&replicas"), "{flag}");

@@ -2,7 +2,7 @@
 
 use testkit::{TempFolder, wait_until};
 
-use crate::stage::{Kind, NAME, Said, Stage, plain_command};
+use crate::stage::{CommandOutput, Kind, NAME, Stage, plain_command};
 
 #[test]
 fn a_server_that_takes_connections_and_is_silent_is_no_silent_host() {
@@ -20,7 +20,7 @@ fn elections_that_are_switched_off_are_told_once_and_not_called_granted() {
     let off = |words: &[&str]| {
         let mut command = plain_command(words);
         command.env("TENURE_STORE", "redis://127.0.0.1:1").env("TENURE_ENABLED", "false");
-        Said::of(command)
+        CommandOutput::of(command)
     };
     let said = off(&["run", NAME, "--", "true"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -32,7 +32,8 @@ fn elections_that_are_switched_off_are_told_once_and_not_called_granted() {
     assert!(said.out.contains("elections are switched off"), "{said:?}");
     let folder = TempFolder::create();
     let file = folder.write("tenure.toml", "defaults.enabled = false\n");
-    let said = Said::of(plain_command(&["config", "check", "--config", file.to_str().unwrap()]));
+    let said =
+        CommandOutput::of(plain_command(&["config", "check", "--config", file.to_str().unwrap()]));
     assert!(said.out.contains("elections are switched off"), "{said:?}");
     assert!(!said.out.contains("the local store is used"), "{said:?}");
 }
@@ -50,12 +51,12 @@ fn the_check_refuses_what_the_sidecar_refuses() {
     ] {
         let file = folder.write("tenure.toml", text);
         let file = file.to_str().unwrap();
-        let checked = Said::of(plain_command(&["config", "check", "--config", file]));
+        let checked = CommandOutput::of(plain_command(&["config", "check", "--config", file]));
         assert_eq!(checked.code, 78, "{text}: {checked:?}");
         assert!(checked.err.contains(named), "{text}: {checked:?}");
         assert!(checked.err.contains("tenure.toml:"), "the place of {text}: {checked:?}");
         let words = ["sidecar", NAME, "--store", "redis://127.0.0.1:1", "--config", file];
-        let served = Said::of(plain_command(&words));
+        let served = CommandOutput::of(plain_command(&words));
         assert_eq!(served.code, 78, "{text}: {served:?}");
         assert!(served.err.contains(named), "{text}: {served:?}");
     }

@@ -6,12 +6,12 @@ use testkit::{
     wait_until,
 };
 
-use crate::stage::{Said, plain_command};
+use crate::stage::{CommandOutput, plain_command};
 
-fn config_check(store: &str) -> Said {
+fn config_check(store: &str) -> CommandOutput {
     let mut command = plain_command(&["config", "check", "--json"]);
     command.env("TENURE_STORE", store);
-    Said::of(command)
+    CommandOutput::of(command)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_address_that_cannot_work_is_refused_before_anybody_connects() {
         for words in [&["config", "check"][..], &["who", "job"], &["run", "job", "--", "true"]] {
             let mut command = plain_command(words);
             command.env("TENURE_STORE", store);
-            let said = Said::of(command);
+            let said = CommandOutput::of(command);
             assert_eq!(said.code, 78, "{store}: {said:?}");
             assert!(said.err.contains(named), "{store}: {said:?}");
         }
@@ -131,7 +131,7 @@ fn whoever_asks_once_is_told_what_to_write_instead() {
         ] {
             let mut command = plain_command(words);
             command.env("TENURE_STORE", &store);
-            let said = Said::of(command);
+            let said = CommandOutput::of(command);
             assert_eq!(said.code, 78, "{store} {words:?}: {said:?}");
             let line = said.err.lines().last().unwrap();
             assert!(named.iter().all(|part| line.contains(part)), "{store} {words:?}: {line}");
@@ -157,7 +157,7 @@ fn a_tls_port_as_plain_redis_is_told_to_whoever_asks() {
         ] {
             let mut command = plain_command(words);
             command.env("TENURE_STORE", format!("redis://127.0.0.1:{port}"));
-            let said = Said::of(command);
+            let said = CommandOutput::of(command);
             assert!(said.code != 0 && said.err.contains("rediss://"), "{words:?}: {said:?}");
             assert!(!said.err.contains("\\n"), "{words:?}: {said:?}");
         }
@@ -170,7 +170,7 @@ fn run_ends_at_once_where_waiting_cannot_help() {
     for (store, named) in servers.wrong() {
         let mut command = plain_command(&["run", "job", "--", "true"]);
         command.env("TENURE_STORE", &store);
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 78, "{store}: {said:?}");
         let line = said.err.lines().last().unwrap();
         assert!(named.iter().all(|part| line.contains(part)), "{store}: {line}");
@@ -205,7 +205,7 @@ fn run_waits_where_a_fail_over_may_help_and_says_for_what() {
 fn a_quorum_that_is_not_there_is_unreachable_once() {
     let mut command = plain_command(&["who", "job"]);
     command.env("TENURE_STORE", "redis+quorum://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert_eq!(said.code, 69, "{said:?}");
     assert_eq!(said.err.matches("unreachable").count(), 1, "{said:?}");
 }
@@ -216,7 +216,7 @@ fn a_tick_on_a_quorum_is_refused_with_what_to_do() {
     let hosts = nodes.each_ref().map(|node| format!("127.0.0.1:{}", node.port())).join(",");
     let mut command = plain_command(&["once", "job", "--every", "1h", "--", "true"]);
     command.env("TENURE_STORE", format!("redis+quorum://{hosts}"));
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     assert_eq!(said.code, 78, "{said:?}");
     let line = said.err.lines().last().unwrap();
     assert!(line.contains("ticks need one store") && line.contains("name one of them"), "{line}");

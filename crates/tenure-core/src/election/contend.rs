@@ -50,7 +50,7 @@ impl Contending {
 
 impl Election {
     pub(super) fn contend(&mut self, now: Moment) {
-        if self.will.stops {
+        if self.wishes.stops {
             return self.stop_contending(now);
         }
         if let Some(reason) = self.stands_back() {
@@ -92,11 +92,11 @@ impl Election {
 
     /// Why this instance does not contend although it takes part.
     pub(super) fn stands_back(&self) -> Option<Reason> {
-        if self.will.stalled {
+        if self.wishes.stalled {
             Some(Reason::WorkStalled)
-        } else if !self.will.ready {
+        } else if !self.wishes.ready {
             Some(Reason::NotReady)
-        } else if self.will.stands_back {
+        } else if self.wishes.stands_back {
             Some(Reason::StandsBack)
         } else {
             None
@@ -223,7 +223,7 @@ impl Election {
         self.become_role(now, role, reason.clone());
         self.tell(now, EventKind::ElectionFailed { reason });
         if self.settings.contest == Contest::OneShot {
-            self.will.stops = true;
+            self.wishes.stops = true;
         }
     }
 

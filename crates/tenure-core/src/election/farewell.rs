@@ -122,7 +122,7 @@ impl Election {
         let try_timeout = self.settings.timing.try_timeout();
         let last_words = self.last_words();
         let Stage::Parting(farewell) = &mut self.stage else { return };
-        if self.will.stops {
+        if self.wishes.stops {
             let patience = match (&farewell.word, self.settings.contest) {
                 (FarewellRequest::Abandon { .. }, Contest::Lasting) => last_words,
                 // Others give up when they see what a single try may have left behind.
@@ -142,7 +142,7 @@ impl Election {
         // While work of the closed term is still there, nobody else is let in early. An abandoned
         // attempt never had work.
         let waits_for_work =
-            self.will.work_runs && !matches!(farewell.word, FarewellRequest::Abandon { .. });
+            self.wishes.work_runs && !matches!(farewell.word, FarewellRequest::Abandon { .. });
         if waits_for_work {
             return;
         }
@@ -155,7 +155,7 @@ impl Election {
             FarewellRequest::Nothing => return self.contend_after(now, Duration::ZERO),
         };
         let is_first = !std::mem::replace(&mut farewell.was_said, true);
-        let timeout = match self.will.stops && is_first {
+        let timeout = match self.wishes.stops && is_first {
             true => try_timeout.min(FIRST_WORD_MAX),
             false => try_timeout,
         };
@@ -165,7 +165,7 @@ impl Election {
     fn tell_of_work_left_behind(&mut self, now: Moment) {
         let Stage::Parting(farewell) = &mut self.stage else { return };
         let is_due = |(_, at): &mut (Token, Moment)| *at <= now;
-        let due = farewell.left_behind.take_if(is_due).filter(|_| self.will.work_runs);
+        let due = farewell.left_behind.take_if(is_due).filter(|_| self.wishes.work_runs);
         if let Some((token, _)) = due {
             self.tell(now, EventKind::Overrun { token });
         }
@@ -174,8 +174,8 @@ impl Election {
     pub(super) fn part_wakes_at(&self, farewell: &Farewell) -> Moment {
         let gives_up_at = farewell.gives_up_at.unwrap_or(Moment::NEVER);
         let tells_at = farewell.left_behind.map_or(Moment::NEVER, |(_, at)| at);
-        match self.lease_ask.is_some() || self.will.work_runs {
-            true if self.will.work_runs => gives_up_at.min(tells_at),
+        match self.lease_ask.is_some() || self.wishes.work_runs {
+            true if self.wishes.work_runs => gives_up_at.min(tells_at),
             true => gives_up_at,
             false => farewell.sends_at.min(gives_up_at),
         }
@@ -218,7 +218,7 @@ impl Election {
             self.warn(now, Source::Lease, &[error.to_string()]);
             return self.contend_after(now, self.settings.timing.ttl());
         }
-        let wait = match self.will.stops {
+        let wait = match self.wishes.stops {
             // Whoever leaves does not come again, so it need not spare the store for long.
             true => self.back_off().min(AGAIN_MAX),
             false => self.back_off(),
@@ -257,7 +257,7 @@ impl Election {
             farewell.hints.into_iter().for_each(|hint| self.rearm_by_hint(now, hint));
         }
         if self.settings.contest == Contest::OneShot {
-            self.will.stops = true;
+            self.wishes.stops = true;
         }
         self.contend(now);
     }

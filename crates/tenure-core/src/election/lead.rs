@@ -62,8 +62,8 @@ impl Election {
         if now.since(self.failed_back_at) >= Failback::DELAY_MAX {
             self.failbacks = 0;
         }
-        self.will.work_runs = false;
-        self.will.beaten_at = now;
+        self.wishes.work_runs = false;
+        self.wishes.beaten_at = now;
         let renews_at = now + self.settings.timing.renew_every();
         self.stage = Stage::Leading(Term {
             token,
@@ -82,7 +82,7 @@ impl Election {
 
     /// Why a grant is released unused.
     fn declines(&self, now: Moment, ends_at: Moment) -> Option<Reason> {
-        if self.will.stops {
+        if self.wishes.stops {
             Some(Reason::Stopped)
         } else if now >= self.settings.timing.stop_at(ends_at) {
             Some(Reason::GrantTooLate)
@@ -95,7 +95,7 @@ impl Election {
         self.check_work_beat(now);
         let Stage::Leading(term) = &self.stage else { return };
         if let Some(yielding) = &term.yielding {
-            if !self.will.work_runs {
+            if !self.wishes.work_runs {
                 let (reason, to) = (yielding.reason.clone(), yielding.successor.clone());
                 return self.close_term(now, reason, to);
             }
@@ -116,11 +116,11 @@ impl Election {
                 if self.lease_ask.is_none() {
                     wakes_at = wakes_at.min(term.renews_at);
                 }
-                if self.will.work_runs {
+                if self.wishes.work_runs {
                     wakes_at = wakes_at.min(timing.stop_at(term.ends_at));
                 }
                 if let Some(limit) = self.settings.require_beat {
-                    wakes_at = wakes_at.min(self.will.beaten_at + limit);
+                    wakes_at = wakes_at.min(self.wishes.beaten_at + limit);
                 }
             }
         }
@@ -214,9 +214,9 @@ impl Election {
     fn check_work_beat(&mut self, now: Moment) {
         let Some(limit) = self.settings.require_beat else { return };
         if self.term().is_some_and(|term| !term.is_yielding())
-            && now.since(self.will.beaten_at) >= limit
+            && now.since(self.wishes.beaten_at) >= limit
         {
-            self.will.stalled = true;
+            self.wishes.stalled = true;
             self.beats_at = now;
             self.yield_term(now, Reason::WorkStalled, None);
         }
@@ -267,12 +267,12 @@ impl Election {
             let (reason, successor) = self.end_of_lease(late);
             return self.close_term(now, reason, successor);
         }
-        if !term.is_yielding() && self.will.work_runs && now >= timing.stop_at(ends_at) {
+        if !term.is_yielding() && self.wishes.work_runs && now >= timing.stop_at(ends_at) {
             self.yield_term(now, Reason::LeaseEnded, None);
         }
         if let Stage::Leading(term) = &mut self.stage
             && let Some(yielding) = &term.yielding
-            && self.will.work_runs
+            && self.wishes.work_runs
             && now >= yielding.by
             && !term.overrun_told
         {
@@ -297,7 +297,7 @@ impl Election {
         let left_behind = self.work_left_behind(now);
         let farewell = match successor {
             // By the time that its work ends, the lease is over for everybody.
-            Some(_) if self.will.work_runs => {
+            Some(_) if self.wishes.work_runs => {
                 Farewell::release(token, Reason::LeaseEnded.close_reason())
             }
             Some(to) => {
@@ -306,7 +306,7 @@ impl Election {
             }
             None => Farewell::release(token, reason.close_reason()),
         };
-        let is_given_up = request != HandOver::default() && self.will.work_runs;
+        let is_given_up = request != HandOver::default() && self.wishes.work_runs;
         self.end_term(now, token, reason);
         if is_given_up {
             let why = "its work did not end before the lease did: shorten what it does at the end";
@@ -317,7 +317,7 @@ impl Election {
 
     /// Work that is still there when its term closes, and when that is too long.
     fn work_left_behind(&self, now: Moment) -> Option<(Token, Moment)> {
-        let term = self.term().filter(|term| self.will.work_runs && !term.overrun_told)?;
+        let term = self.term().filter(|term| self.wishes.work_runs && !term.overrun_told)?;
         Some((term.token, now + self.settings.timing.kill_margin()))
     }
 

@@ -66,7 +66,7 @@ pub struct Election {
     role: Role,
     role_reason: Reason,
     /// What the application wants.
-    will: Will,
+    wishes: Wishes,
     /// The number of the current attempt, and whether its outcome is still open.
     attempt: u64,
     attempt_is_open: bool,
@@ -103,7 +103,7 @@ enum Stage {
 
 /// What the application wants, whatever the stage.
 #[derive(Debug)]
-struct Will {
+struct Wishes {
     ready: bool,
     stands_back: bool,
     stops: bool,
@@ -139,7 +139,7 @@ impl Election {
     /// An election that contends as soon as [`handle_listening`](Self::handle_listening) is called,
     /// or one request timeout later without it. `seed` drives the jitter.
     pub fn new(settings: Settings, seed: u64, now: Moment) -> Self {
-        let will = Will {
+        let wishes = Wishes {
             ready: settings.ready,
             stands_back: false,
             stops: false,
@@ -153,7 +153,7 @@ impl Election {
             stage: Stage::Contending(Contending::from(now + patience)),
             role: Role::Unknown,
             role_reason: Reason::Started,
-            will,
+            wishes,
             attempt: 0,
             attempt_is_open: false,
             floor: None,
@@ -239,7 +239,7 @@ impl Election {
     /// closed as soon as this is `false`; only then is the store told.
     pub fn handle_work(&mut self, now: Moment, running: bool) {
         self.catch_up(now);
-        self.will.work_runs = running;
+        self.wishes.work_runs = running;
         self.proceed(now);
     }
 
@@ -258,8 +258,8 @@ impl Election {
 
     /// The work made progress.
     pub fn beat(&mut self, now: Moment) {
-        self.will.beaten_at = now;
-        if std::mem::take(&mut self.will.stalled) {
+        self.wishes.beaten_at = now;
+        if std::mem::take(&mut self.wishes.stalled) {
             self.beats_at = now;
         }
         self.handle_timeout(now);
@@ -268,8 +268,8 @@ impl Election {
     /// Sets whether this instance may lead. A leader that is no longer ready resigns.
     pub fn set_ready(&mut self, now: Moment, ready: bool) {
         self.catch_up(now);
-        if self.will.ready != ready {
-            self.will.ready = ready;
+        if self.wishes.ready != ready {
+            self.wishes.ready = ready;
             self.beats_at = now;
         }
         if !ready {
@@ -281,7 +281,7 @@ impl Election {
     /// Takes no new term until [`contend_again`](Self::contend_again). A running term goes on.
     pub fn stand_back(&mut self, now: Moment) {
         self.catch_up(now);
-        if !std::mem::replace(&mut self.will.stands_back, true) {
+        if !std::mem::replace(&mut self.wishes.stands_back, true) {
             // At once: nobody shall hand over to one that will not take it.
             self.beats_at = now;
         }
@@ -290,7 +290,7 @@ impl Election {
 
     /// Ends [`stand_back`](Self::stand_back).
     pub fn contend_again(&mut self, now: Moment) {
-        self.will.stands_back = false;
+        self.wishes.stands_back = false;
         self.handle_listening(now);
     }
 
@@ -334,7 +334,7 @@ impl Election {
     /// Leaves for good: work stops, the term closes, and the store is told, if it answers.
     pub fn stop(&mut self, now: Moment) {
         self.catch_up(now);
-        if !std::mem::replace(&mut self.will.stops, true) && self.will.work_runs {
+        if !std::mem::replace(&mut self.wishes.stops, true) && self.wishes.work_runs {
             // At once: work may take its grace to stop, and nobody shall hand over to us meanwhile.
             self.beats_at = now;
         }
@@ -509,9 +509,9 @@ impl Election {
 
     fn record(&self) -> MemberRecord {
         MemberRecord {
-            ready: self.will.ready && !self.will.stands_back,
-            stalled: self.will.stalled,
-            departing: self.will.stops,
+            ready: self.wishes.ready && !self.wishes.stands_back,
+            stalled: self.wishes.stalled,
+            departing: self.wishes.stops,
             ..self.settings.record()
         }
     }

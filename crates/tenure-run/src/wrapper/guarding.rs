@@ -178,12 +178,12 @@ impl Wrapper {
         }
     }
 
-    /// A health check was started beside the running program: it ends with it. Its guard is told
-    /// before the next list, which also shows what the check has started.
-    pub fn handle_check_started(&mut self, now: Moment, check: Stray) {
+    /// A health check waits at its gate beside the running program: it ends with it. Its guard is
+    /// told before the next list, which also shows what the check has started. To be called until
+    /// [`knows_check`](Self::knows_check): there may be no guard now.
+    pub fn handle_check_waits(&mut self, now: Moment, check: Stray) {
         let is_watched = self.program.as_ref().is_some_and(|it| it.watch_order.is_some());
         if !is_watched || !self.guard.is_ready() {
-            // It is in the list that the next guard is told.
             return;
         }
         if self.strays_told.len() >= STRAYS_MAX {
@@ -193,6 +193,14 @@ impl Wrapper {
         if self.strays_told.insert(check) {
             self.order(now, Order::WatchStray(check));
         }
+    }
+
+    /// Whether the guard was told of a health check, so that it may begin. Its first step may be to
+    /// hide its mark: a guard that was not told would never find it. Where a program has
+    /// more strays than a guard watches, checks go on without.
+    pub fn knows_check(&self, check: Stray) -> bool {
+        let is_full = self.strays_told.len() >= STRAYS_MAX;
+        self.guard.is_ready() && (is_full || self.strays_told.contains(&check))
     }
 
     /// Makes the guard forget the program whose leader is `unforgotten`, or reaps that at once

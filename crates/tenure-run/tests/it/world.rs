@@ -56,6 +56,8 @@ pub(crate) enum Flaw {
     OnlyChildrenAreStrangers,
     /// The guard hears nothing of health checks and of what they start.
     ChecksAreNotTold,
+    /// A health check begins also while there is no guard to be told.
+    ChecksDoNotWait,
 }
 
 /// A process of ours that may be stopped or killed.
@@ -409,6 +411,7 @@ impl World {
         }
         self.wrapper.handle_time(now);
         self.drive_checks();
+        self.tell_of_waiting_check();
         while let Some(output) = self.next_output() {
             self.say(|| format!("wrapper: {output:?}"));
             self.perform(output);
@@ -416,6 +419,7 @@ impl World {
                 return;
             }
         }
+        self.let_check_begin();
     }
 
     /// One at a time, as the command takes them; what is said comes first if that is the flaw.

@@ -107,5 +107,10 @@ fn a_child_of_a_stranger_that_counts_as_the_programs_is_caught() {
 
 #[test]
 fn a_health_check_of_which_no_guard_hears_is_caught() {
-    is_caught(Flaw::ChecksAreNotTold, &OVERLAP[1..]);
+    is_caught(Flaw::ChecksAreNotTold, &[OVERLAP[1], "has not heard of it"]);
+}
+
+#[test]
+fn a_health_check_that_begins_while_there_is_no_guard_is_caught() {
+    is_caught(Flaw::ChecksDoNotWait, &["has not heard of it"]);
 }

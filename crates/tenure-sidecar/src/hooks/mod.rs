@@ -30,6 +30,8 @@ pub const HOOK_TRIES_MAX: u32 = 6;
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long hooks may take to end when the program ends: one whole try, and some air.
 const FAREWELL_MAX: Duration = Duration::from_secs(11);
+/// How long hooks that were killed at the end of the program may take to be gone.
+const KILLED_MAX: Duration = Duration::from_secs(3);
 
 /// A command or address that is called when this instance starts or stops leading.
 #[derive(Clone)]
@@ -65,7 +67,7 @@ enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interrupted {
     TookTooLong,
-    /// Something newer happened.
+    /// Something newer happened, or the program ends.
     Outdated,
 }
 
@@ -215,20 +217,34 @@ impl Hooks {
         }
     }
 
-    /// Waits until every hook was told everything, but not for ever.
+    /// Waits until every hook was told everything, but not for ever: what has not ended by then is
+    /// killed, and seen to be gone.
     pub(crate) async fn end(&self) {
-        let all = async {
-            for resource in self.resources.values() {
-                resource.wait_for(Order::is_settled).await;
-            }
-        };
-        if tokio::time::timeout(FAREWELL_MAX, all).await.is_err() {
-            let is_unsettled = |(_, r): &(&String, &Arc<ResourceHooks>)| !r.lock().is_settled();
-            for (resource, _) in self.resources.iter().filter(is_unsettled) {
-                tracing::warn!(target: "tenure", resource,
-                    "hooks have not ended within {FAREWELL_MAX:?}: they are abandoned");
-            }
+        if tokio::time::timeout(FAREWELL_MAX, self.all_settled()).await.is_ok() {
+            return;
         }
+        for (name, resource) in self.unsettled() {
+            resource.lock().give_up();
+            resource.told.notify_one();
+            tracing::warn!(target: "tenure", resource = name,
+                "hooks have not ended within {FAREWELL_MAX:?}: they are killed");
+        }
+        let _ = tokio::time::timeout(KILLED_MAX, self.all_settled()).await;
+        for (name, _) in self.unsettled() {
+            tracing::warn!(target: "tenure", resource = name,
+                "a hook that was killed has not ended within {KILLED_MAX:?}: it is left behind");
+        }
+    }
+
+    async fn all_settled(&self) {
+        for resource in self.resources.values() {
+            resource.wait_for(Order::is_settled).await;
+        }
+    }
+
+    fn unsettled(&self) -> impl Iterator<Item = (&str, &ResourceHooks)> {
+        let all = self.resources.iter().map(|(name, resource)| (name.as_str(), &**resource));
+        all.filter(|(_, resource)| !resource.lock().is_settled())
     }
 
     /// What came of each hook, with its turn.
@@ -302,7 +318,7 @@ async fn run_try(
         Ok(Ok(())) => return Tried::Done,
         Err(Interrupted::Outdated) => {
             tracing::info!(target: "tenure", ?hook, resource, attempt,
-                "hook ended: something newer happened");
+                "hook ended: something newer happened, or the program ends");
             return Tried::Ended;
         }
         Ok(Err(why)) => why,

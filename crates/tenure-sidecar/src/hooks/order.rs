@@ -10,6 +10,7 @@
 //!                         └────────────┘
 //! newer news while telling: pauses end, a gain that runs is ended, a loss that runs may end its
 //! try. When nothing runs any more, the newest news is told; what lay between is told to nobody.
+//! given up: whatever runs is ended, and nothing is begun any more.
 //! ```
 
 use std::collections::VecDeque;
@@ -47,7 +48,7 @@ pub(super) enum HookOutcome {
 pub(super) enum Tried {
     Done,
     Failed,
-    /// It was ended because something newer happened.
+    /// It was ended before it was done.
     Ended,
 }
 
@@ -61,6 +62,7 @@ pub(super) struct Order {
     waiting: Option<Arc<Happening>>,
     /// The last term whose loss is known.
     lost_token: Option<u64>,
+    is_given_up: bool,
     last_number: u64,
     outputs: VecDeque<Output>,
 }
@@ -86,6 +88,7 @@ impl Order {
             deliveries: Vec::new(),
             waiting: None,
             lost_token: None,
+            is_given_up: false,
             last_number: 0,
             outputs: VecDeque::new(),
         }
@@ -99,11 +102,11 @@ impl Order {
             }
             self.lost_token = Some(happening.token);
         }
-        if let Some(skipped) = self.waiting.replace(Arc::clone(happening)) {
-            for hook in self.listeners(skipped.turn) {
-                self.count(hook, HookOutcome::Superseded);
-            }
+        self.drop_waiting();
+        if self.is_given_up {
+            return;
         }
+        self.waiting = Some(Arc::clone(happening));
         self.interrupt();
         self.proceed();
     }
@@ -116,7 +119,7 @@ impl Order {
         let outcome = match tried {
             Tried::Done => HookOutcome::Done,
             _ if self.waiting.is_some() => HookOutcome::Superseded,
-            _ if attempt == HOOK_TRIES_MAX => HookOutcome::Failed,
+            _ if attempt == HOOK_TRIES_MAX || self.is_given_up => HookOutcome::Failed,
             _ => {
                 self.deliveries[index].step = Step::Pausing { until: now + pause_after(attempt) };
                 return;
@@ -125,6 +128,23 @@ impl Order {
         self.deliveries.remove(index);
         self.count(hook, outcome);
         self.proceed();
+    }
+
+    /// The program ends: whatever runs is ended, and nothing is begun any more.
+    pub(super) fn give_up(&mut self) {
+        self.is_given_up = true;
+        let (running, pausing): (Vec<_>, Vec<_>) = std::mem::take(&mut self.deliveries)
+            .into_iter()
+            .partition(|delivery| matches!(delivery.step, Step::Trying { .. }));
+        self.deliveries = running;
+        pausing.iter().for_each(|delivery| self.count(delivery.hook, HookOutcome::Failed));
+        self.drop_waiting();
+        for delivery in &mut self.deliveries {
+            if let Step::Trying { number, is_ending: is_ending @ false } = &mut delivery.step {
+                *is_ending = true;
+                self.outputs.push_back(Output::End { number: *number });
+            }
+        }
     }
 
     /// Time has passed: pauses may be over.
@@ -161,6 +181,14 @@ impl Order {
     /// Whether the loss of this term is known.
     pub(super) fn has_lost(&self, token: u64) -> bool {
         self.lost_token == Some(token)
+    }
+
+    /// What waits is told to nobody.
+    fn drop_waiting(&mut self) {
+        let Some(skipped) = self.waiting.take() else { return };
+        for hook in self.listeners(skipped.turn) {
+            self.count(hook, HookOutcome::Superseded);
+        }
     }
 
     /// What is being told is old. A gain must not go on beside the loss; a loss cleans up, so its
@@ -276,6 +304,7 @@ mod tests {
         /// Per hook, the last news it was told, and how it ended.
         told: BTreeMap<usize, u64>,
         tries: BTreeMap<(usize, u64), u32>,
+        is_given_up: bool,
     }
 
     impl World {
@@ -287,7 +316,16 @@ mod tests {
                 running: BTreeMap::new(),
                 told: BTreeMap::new(),
                 tries: BTreeMap::new(),
+                is_given_up: false,
             }
+        }
+
+        fn give_up(&mut self) {
+            self.is_given_up = true;
+            self.order.give_up();
+            self.check();
+            let going_on = self.running.values().filter(|(_, is_ending)| !is_ending);
+            assert_eq!(going_on.count(), 0, "a try goes on though the program ends");
         }
 
         fn news(&mut self, turn: Turn, token: u64) {
@@ -318,7 +356,8 @@ mod tests {
                     }
                     Output::End { number } => {
                         let (happening, is_ending) = self.running.get_mut(&number).unwrap();
-                        assert_eq!(happening.turn, Turn::Gain, "a loss is told to its end");
+                        let may_end = happening.turn == Turn::Gain || self.is_given_up;
+                        assert!(may_end, "a loss is told to its end");
                         *is_ending = true;
                     }
                     Output::Count { .. } => {}
@@ -333,6 +372,7 @@ mod tests {
         }
 
         fn check_try(&mut self, hook: usize, attempt: u32, happening: &Arc<Happening>) {
+            assert!(!self.is_given_up, "a try begins though the program ends");
             let newest = self.newest.as_ref().unwrap();
             assert!(Arc::ptr_eq(newest, happening), "old news is told");
             let others = self.running.values().filter(|(other, _)| !Arc::ptr_eq(other, happening));
@@ -354,7 +394,7 @@ mod tests {
                 self.wait(PAUSE_MAX);
             }
             assert!(self.order.is_settled(), "it never ends: {:?}", self.order);
-            let Some(newest) = &self.newest else { return };
+            let Some(newest) = self.newest.as_ref().filter(|_| !self.is_given_up) else { return };
             for hook in self.order.listeners(newest.turn) {
                 assert_eq!(self.told.get(&hook), Some(&newest.token), "{hook} missed the newest");
             }
@@ -372,6 +412,7 @@ mod tests {
             let (mut token, mut turn) = (0, Turn::Loss);
             for _ in 0..random.in_range(1..60) {
                 match random.in_range(0..4) {
+                    _ if random.in_range(0..100) == 0 => world.give_up(),
                     0 => {
                         // Mostly in turn; events that were dropped leave two of a kind.
                         let flips = turn == Turn::Loss || random.in_range(0..10) > 0;

@@ -77,7 +77,8 @@ pub(super) fn run(
     let running = RunningScript {
         tracked_keys,
         slot: keys.first().map(|key| store_resp::slot::slot_of(key)),
-        may_cross_slots: start.flags.contains(Flags::ALLOW_CROSS_SLOT_KEYS),
+        may_cross_slots: start.flags.contains(Flags::ALLOW_CROSS_SLOT_KEYS)
+            || start.flags.contains(Flags::COMPATIBILITY),
         ..begin(cx, request, start.kind)
     };
     cx.server.scripting.running = Some(running);

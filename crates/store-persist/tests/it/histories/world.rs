@@ -7,7 +7,7 @@ use std::sync::Arc;
 use store_persist::aof::{
     AppendFile, Event, FsyncPolicy, Job, Layout, Output, Part, Phase, Settings, make_plan,
 };
-use store_persist::disk::{Disk, Lie, Mishap, SimulatedDisk, SyncFile, exists};
+use store_persist::disk::{Disk, IgnoredError, SimulatedDisk, SingleFault, SyncFile, exists};
 use testkit::Random;
 
 use super::data::{Change, Data, NUMBER, layout, load, write_base};
@@ -65,12 +65,12 @@ impl Flaw {
         Self::TriesAreNotWaitedFor,
     ];
 
-    fn lie(self) -> Option<Lie> {
+    fn ignored(self) -> Option<IgnoredError> {
         match self {
-            Self::RenamesLie => Some(Lie::Renames),
-            Self::SyncsLie => Some(Lie::Syncs),
-            Self::KilledCountsAsDurable => Some(Lie::FirstSyncs),
-            Self::FailedBasesStay => Some(Lie::Removals),
+            Self::RenamesLie => Some(IgnoredError::Renames),
+            Self::SyncsLie => Some(IgnoredError::Syncs),
+            Self::KilledCountsAsDurable => Some(IgnoredError::FirstSyncs),
+            Self::FailedBasesStay => Some(IgnoredError::Removals),
             _ => None,
         }
     }
@@ -107,17 +107,17 @@ enum Work {
         is_dropped: bool,
     },
     /// Something is said once more.
-    Repeat(Said),
+    Repeat(LateEvent),
 }
 
 #[derive(Clone)]
-enum Said {
+enum LateEvent {
     Synced { generation: u64, number: u64, failed: bool },
     Removed { generation: u64, paths: Vec<PathBuf> },
     Base { generation: u64, path: PathBuf, failed: bool },
 }
 
-impl Said {
+impl LateEvent {
     fn event(self) -> Event {
         let failure = "said by a thread";
         match self {
@@ -197,7 +197,7 @@ impl World {
     pub(super) fn begin(seed: u64, flaw: Option<Flaw>) -> Self {
         let mut random = Random::seeded(seed);
         let disk = SimulatedDisk::seeded(seed);
-        disk.set_lie(flaw.and_then(Flaw::lie));
+        disk.ignore(flaw.and_then(Flaw::ignored));
         let policy = *random.choose(&[FsyncPolicy::Always, FsyncPolicy::EverySecond]);
         let settings = Settings {
             is_wanted: random.in_range(0..4) > 0,
@@ -270,7 +270,7 @@ impl World {
     fn live(&mut self) -> End {
         self.lacks_threads = self.chance(6);
         if self.chance(2) {
-            self.plan_mishaps();
+            self.plan_single_faults();
         }
         for _ in 0..self.random.in_range(1..40) {
             self.turn();
@@ -288,17 +288,22 @@ impl World {
         }
     }
 
-    fn plan_mishaps(&mut self) {
+    fn plan_single_faults(&mut self) {
         for _ in 0..self.random.in_range(1..4) {
             let later = self.random.in_range(0..80);
-            let mishaps =
-                [Mishap::Full, Mishap::Fails, Mishap::Fails, Mishap::Short, Mishap::PowerLoss];
-            let mishap = *self.random.choose(&mishaps);
-            self.disk.plan_mishap(later, mishap);
+            let single_faults = [
+                SingleFault::Full,
+                SingleFault::Fails,
+                SingleFault::Fails,
+                SingleFault::Short,
+                SingleFault::PowerLoss,
+            ];
+            let single_fault = *self.random.choose(&single_faults);
+            self.disk.plan_single_fault(later, single_fault);
             if self.chance(4) {
                 // Full disks stay full for a while.
                 let more = self.random.in_range(1..6);
-                (1..more).for_each(|more| self.disk.plan_mishap(later + more, mishap));
+                (1..more).for_each(|more| self.disk.plan_single_fault(later + more, single_fault));
             }
         }
     }
@@ -579,21 +584,21 @@ impl World {
         self.note_phase();
     }
 
-    fn finish(&mut self, work: Work) -> Said {
+    fn finish(&mut self, work: Work) -> LateEvent {
         match work {
             Work::Sync { generation, number, file } => {
-                Said::Synced { generation, number, failed: file.sync().is_err() }
+                LateEvent::Synced { generation, number, failed: file.sync().is_err() }
             }
             Work::Remove { generation, paths } => {
                 paths.iter().for_each(|path| _ = self.disk.remove(path));
-                Said::Removed { generation, paths }
+                LateEvent::Removed { generation, paths }
             }
             Work::Base { generation, path, data, is_dropped } => {
                 let failed = write_base(&self.disk, &path, &data).is_err();
                 let has_identity = self.flaw != Some(Flaw::EventsHaveNoIdentity);
                 let generation =
                     if is_dropped && !has_identity { self.last_base } else { generation };
-                Said::Base { generation, path, failed }
+                LateEvent::Base { generation, path, failed }
             }
             Work::Repeat(said) => said,
         }
@@ -669,7 +674,7 @@ impl World {
     fn start_again(&mut self, end: End) -> Result<(), String> {
         // A start whose disk fails is refused, and changes nothing that the next one needs.
         if self.chance(4) {
-            self.plan_mishaps();
+            self.plan_single_faults();
             if self.try_start().is_ok() {
                 // It serves: all that it loaded is promised, and it is killed at once.
                 let is_dead = self.disk.is_dead() || self.disk.has_lost_bytes();

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 use testkit::{GENEROUS, Process, RedisServer, ServerProgram, wait_until};
 
-use crate::stage::{Kind, Said, Stage, TENURE, plain_command};
+use crate::stage::{CommandOutput, Kind, Stage, TENURE, plain_command};
 
 fn read(file: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
@@ -47,7 +47,7 @@ impl Started {
     fn check_variables(&self) {
         let mut command = plain_command(&["config", "check"]);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 0, "{:?}: {said:?}", self.variables);
         for (name, _) in &self.variables {
             let shown = !name.starts_with("TENURE_") || said.out.contains(name.as_str());
@@ -100,7 +100,9 @@ fn kubernetes_runs_the_wrapper() {
     let [started] = &containers[..] else { panic!("{containers:?}") };
     started.check_variables();
     let stage = Stage::on(Kind::Own);
-    let said = Said::of(started.on(&stage, &["sh", "-c", "echo $TENURE_NAME $TENURE_ID; exit 5"]));
+    let said = CommandOutput::of(
+        started.on(&stage, &["sh", "-c", "echo $TENURE_NAME $TENURE_ID; exit 5"]),
+    );
     assert_eq!(said.code, 5, "{said:?}");
     assert!(said.out.starts_with("queue-poller pod-1_"), "{said:?}");
     let line = said.err.lines().find(|line| line.contains("acquired")).unwrap();
@@ -243,7 +245,7 @@ fn systemd_runs_the_wrapper() {
     let started = Started { words: words.collect(), variables: vec![store] };
     started.check_variables();
     let stage = Stage::on(Kind::Own);
-    let said = Said::of(started.on(&stage, &["sh", "-c", "echo $TENURE_NAME"]));
+    let said = CommandOutput::of(started.on(&stage, &["sh", "-c", "echo $TENURE_NAME"]));
     assert_eq!((said.code, said.out.as_str()), (0, "queue-poller"), "{said:?}");
     for (name, value) in [
         ("CapabilityBoundingSet", ""),

@@ -6,7 +6,7 @@ mod store;
 
 use std::collections::BTreeSet;
 
-use crate::stage::{Kind, NAME, Said, Stage, plain_command};
+use crate::stage::{CommandOutput, Kind, NAME, Stage, plain_command};
 
 /// Tests that plant what the doctor is to find, each under the code of its finding. A body returns
 /// the codes that were found while it was there.
@@ -38,7 +38,7 @@ fn codes_at(store: &str) -> Vec<String> {
 fn json_at(store: &str) -> serde_json::Value {
     let mut command = plain_command(&["doctor", NAME, "--json"]);
     command.env("TENURE_STORE", store);
-    let said = Said::of(command);
+    let said = CommandOutput::of(command);
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
@@ -66,7 +66,7 @@ fn codes_with(stage: &Stage, code: &str) -> Vec<String> {
 
 /// All codes, as the command lists them.
 fn listed() -> BTreeSet<String> {
-    let said = Said::of(plain_command(&["doctor", "--list", "--json"]));
+    let said = CommandOutput::of(plain_command(&["doctor", "--list", "--json"]));
     assert_eq!(said.code, 0, "{said:?}");
     codes_of(&serde_json::from_str(&said.out).unwrap()).into_iter().collect()
 }

@@ -6,7 +6,7 @@ use testkit::{
 };
 
 use super::{codes_at, codes_of, finding, json_at, planted};
-use crate::stage::{NAME, Said, TENURE, plain_command};
+use crate::stage::{CommandOutput, NAME, TENURE, plain_command};
 
 const KEY: &str = "tenure:job";
 
@@ -270,7 +270,7 @@ fn a_store_of_which_nobody_answers_is_unreachable_whatever_its_kind() {
     ];
     for (store, code, named) in cases {
         for command in ["doctor", "who"] {
-            let said = Said::of(plain_command(&[command, NAME, "--store", store]));
+            let said = CommandOutput::of(plain_command(&[command, NAME, "--store", store]));
             assert_eq!(said.code, code, "{store}: {said:?}");
             let text = said.out.clone() + &said.err;
             assert!(text.contains(named) && text.contains("--store"), "{said:?}");
@@ -282,14 +282,14 @@ fn a_store_of_which_nobody_answers_is_unreachable_whatever_its_kind() {
 fn a_server_that_has_stopped_does_not_stop_the_doctor() {
     let mut server = RedisServer::start();
     server.pause();
-    let said = Said::of(plain_command(&["doctor", NAME, "--store", &server.url()]));
+    let said = CommandOutput::of(plain_command(&["doctor", NAME, "--store", &server.url()]));
     assert_eq!(said.code, 69, "{said:?}");
     assert!(said.err.contains("no answer within"), "{said:?}");
 
     let mut group = SentinelGroup::start(0);
     group.servers[0].pause();
     for command in ["doctor", "who"] {
-        let said = Said::of(plain_command(&[command, NAME, "--store", &group.url()]));
+        let said = CommandOutput::of(plain_command(&[command, NAME, "--store", &group.url()]));
         assert_eq!(said.code, 69, "{said:?}");
         let master = format!("127.0.0.1:{}", group.servers[0].port());
         assert!(said.err.contains(&master), "the master is not named: {said:?}");
@@ -313,7 +313,7 @@ fn an_address_that_leads_to_something_else_has_to_be_changed() {
     ];
     for (store, named, next) in cases {
         for command in ["doctor", "who"] {
-            let said = Said::of(plain_command(&[command, NAME, "--store", &store]));
+            let said = CommandOutput::of(plain_command(&[command, NAME, "--store", &store]));
             if command == "doctor" && store.starts_with("redis://") {
                 // It answers, so it is looked at.
                 assert_eq!(said.code, 1, "{said:?}");
@@ -350,7 +350,7 @@ fn an_address_at_which_something_else_listens_is_told_as_by_who() {
         let told = |word: &str| {
             let mut command = plain_command(&[word, NAME]);
             command.env("TENURE_STORE", &address);
-            Said::of(command)
+            CommandOutput::of(command)
         };
         let (who, doctor) = (told("who"), told("doctor"));
         assert_eq!(doctor.code, who.code, "{doctor:?} {who:?}");

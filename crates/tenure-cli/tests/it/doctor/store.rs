@@ -9,14 +9,14 @@ use testkit::proxy::{Direction, Door, Proxy, Rule, Script, What, When};
 use testkit::{GENEROUS, RedisServer, ServerProgram, WallClock, wait_until};
 
 use super::{codes, codes_at, planted};
-use crate::stage::{Kind, NAME, Said, Stage, plain_command};
+use crate::stage::{CommandOutput, Kind, NAME, Stage, plain_command};
 
 planted! {
     "configuration": fn a_lease_that_is_hardly_meant() {
         let stage = Stage::on(Kind::Own);
         let mut command = stage.command(&["doctor", NAME, "--json"]);
         command.env("TENURE_DEFAULTS__TTL", "300ms");
-        super::codes_of(&serde_json::from_str(&Said::of(command).out).unwrap())
+        super::codes_of(&serde_json::from_str(&CommandOutput::of(command).out).unwrap())
     }
 
     "local-store": fn hosts_that_do_not_know_of_each_other() {
@@ -24,7 +24,7 @@ planted! {
         let tenure = |words: &[&str]| {
             let mut command = plain_command(words);
             command.env("XDG_STATE_HOME", folder.path());
-            Said::of(command)
+            CommandOutput::of(command)
         };
         let said = tenure(&["doctor", NAME, "--json"]);
         tenure(&["local", "stop", "--force"]);
@@ -85,7 +85,7 @@ planted! {
         let server = RedisServer::builder().acl(rules).start();
         let mut command = plain_command(&["doctor"]);
         command.env("TENURE_STORE", server.url());
-        let said = Said::of(command);
+        let said = CommandOutput::of(command);
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.out.contains("(default) may not use xadd, publish"), "{said:?}");
         assert!(said.out.contains("ACL SETUSER default +xadd +publish"), "{said:?}");

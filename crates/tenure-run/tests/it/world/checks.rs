@@ -17,8 +17,15 @@ pub(super) struct Checks {
 
 struct Check {
     stray: Stray,
-    /// The guard that watched the program when the check was started: it has to know it.
-    guard: Option<i32>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It does nothing yet, and carries its mark.
+    AtGate { will_hide: bool },
+    /// The guard that watched the program then has to know it.
+    Runs { guard: Option<i32> },
 }
 
 impl Checks {
@@ -41,9 +48,10 @@ impl Checks {
 
     /// Whether this guard has to know this process as a check, and nothing is on its way to it.
     pub(super) fn must_be_known(&self, stray: Stray, guard: &GuardParty) -> bool {
-        let is_due = |check: &Check| check.stray == stray && check.guard == Some(guard.pid);
-        let is_told = |order: &Order| *order == Order::WatchStray(stray);
-        let is_on_its_way = guard.orders.iter().any(|(_, order)| is_told(&order.order));
+        let is_due = |check: &Check| {
+            check.stray == stray && check.stage == Stage::Runs { guard: Some(guard.pid) }
+        };
+        let is_on_its_way = has_heard(guard, stray) && !guard.machine.knows(stray);
         self.running.as_ref().is_some_and(is_due) && !is_on_its_way
     }
 }
@@ -78,19 +86,51 @@ impl World {
 
     fn start_check(&mut self) {
         let Some(term) = &self.term else { return };
-        let (kind, leader) = (Kind::Check(term.number), term.leader);
-        let number = self.kernel.fork(WRAPPER, kind, true);
-        let process = self.kernel.processes.get_mut(&number).unwrap();
-        process.is_unmarked = self.random.chance(500);
-        let stray = Stray { pid: pid(number), started: process.started };
+        let number = self.kernel.fork(WRAPPER, Kind::Check(term.number), true);
+        let started = self.kernel.processes[&number].started;
+        let stray = Stray { pid: pid(number), started };
+        let stage = Stage::AtGate { will_hide: self.random.chance(500) };
+        self.say(|| format!("check {number} waits at its gate"));
+        self.checks.running = Some(Check { stray, stage });
+    }
+
+    fn check_at_gate(&self) -> Option<(Stray, bool)> {
+        match self.checks.running.as_ref()? {
+            Check { stray, stage: Stage::AtGate { will_hide } } => Some((*stray, *will_hide)),
+            Check { stage: Stage::Runs { .. }, .. } => None,
+        }
+    }
+
+    pub(super) fn tell_of_waiting_check(&mut self) {
+        if let Some((stray, _)) = self.check_at_gate()
+            && self.flaw != Some(Flaw::ChecksAreNotTold)
+        {
+            self.wrapper.handle_check_waits(moment(self.now), stray);
+        }
+    }
+
+    /// Opens the gate to a check that the guard was told of.
+    pub(super) fn let_check_begin(&mut self) {
+        let Some((stray, will_hide)) = self.check_at_gate() else { return };
+        let does_not_wait =
+            matches!(self.flaw, Some(Flaw::ChecksAreNotTold | Flaw::ChecksDoNotWait));
+        if !self.wrapper.knows_check(stray) && !does_not_wait {
+            return;
+        }
+        let number = stray.pid.get();
+        if let Some(process) = self.kernel.processes.get_mut(&number) {
+            process.is_unmarked = will_hide;
+        }
+        let leader = self.term.as_ref().and_then(|term| term.leader);
         let watches = |guard: &&GuardParty| {
             guard.state != State::Dead && guard.machine.watched().map(Pid::get) == leader
         };
         let guard = self.guards.last().filter(watches).map(|guard| guard.pid);
-        self.say(|| format!("check {number} is started, guard {guard:?}"));
-        self.checks.running = Some(Check { stray, guard });
-        if self.flaw != Some(Flaw::ChecksAreNotTold) {
-            self.wrapper.handle_check_started(moment(self.now), stray);
+        self.say(|| format!("check {number} begins, guard {guard:?}"));
+        self.checks.running = Some(Check { stray, stage: Stage::Runs { guard } });
+        let newest = self.guards.last().filter(|guard| guard.state != State::Dead);
+        if newest.is_some_and(|guard| !has_heard(guard, stray)) {
+            self.violate(format!("check {number} begins, and its guard has not heard of it"));
         }
     }
 
@@ -109,4 +149,10 @@ impl World {
             self.kernel.exit(self.now, number, Ending::Exited(0));
         }
     }
+}
+
+/// Whether a guard knows of a process, or will once it reads what was sent to it.
+fn has_heard(guard: &GuardParty, stray: Stray) -> bool {
+    let is_told = |order: &Order| *order == Order::WatchStray(stray);
+    guard.machine.knows(stray) || guard.orders.iter().any(|(_, order)| is_told(&order.order))
 }

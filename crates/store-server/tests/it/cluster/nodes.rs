@@ -1,0 +1,201 @@
+//! Several nodes of ours in one process.
+
+use testkit::{Certificates, GENEROUS, wait_until};
+
+use super::{Node, wait_for_state};
+use crate::connection::Connection;
+use crate::replication::support::{info, text};
+
+/// Two masters; the first has the lower half of the slots.
+fn pair(settings: &[(&str, &str)]) -> [Node; 2] {
+    let nodes = [Node::start(settings), Node::start(settings)];
+    for (node, slots) in nodes.iter().zip(["0 8191", "8192 16383"]) {
+        let said = node.connect().words(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        assert_eq!(text(&said), "OK");
+    }
+    nodes[0].meet(&nodes[1]);
+    for node in &nodes {
+        wait_for_state(&mut node.connect(), "ok");
+    }
+    nodes
+}
+
+#[test]
+fn who_waits_for_a_key_is_sent_on_when_its_slot_goes() {
+    let nodes = pair(&[]);
+    // Slot 12182 is the second node's.
+    let (mut waiting, mut admin) = (nodes[1].connect(), nodes[1].connect());
+    waiting.send(&["BLPOP", "foo", "0"]);
+    wait_until("it to wait", GENEROUS, || info(&mut admin, "clients", "blocked_clients") == "1");
+    let first = nodes[0].id();
+    let mut other = nodes[0].connect();
+    for (connection, words) in [
+        (&mut admin, format!("CLUSTER SETSLOT 12182 NODE {first}")),
+        (&mut other, format!("CLUSTER SETSLOT 12182 NODE {first}")),
+    ] {
+        assert_eq!(text(&connection.words(&words)), "OK");
+    }
+    let port = nodes[0].server.port().unwrap();
+    let moved = format!("-MOVED 12182 127.0.0.1:{port}");
+    assert_eq!(text(&waiting.receive().unwrap()), moved);
+    // And when nobody serves it.
+    wait_for_state(&mut other, "ok");
+    other.send(&["BLPOP", "foo", "0"]);
+    let mut admin = nodes[0].connect();
+    wait_until("it to wait", GENEROUS, || info(&mut admin, "clients", "blocked_clients") == "1");
+    assert_eq!(text(&admin.words("CLUSTER DELSLOTS 12182")), "OK");
+    assert!(text(&other.receive().unwrap()).contains("CLUSTERDOWN"));
+}
+
+#[test]
+fn a_slot_that_moves_sends_clients_after_its_keys() {
+    let nodes = pair(&[]);
+    let [mut to, mut from] = [nodes[0].connect(), nodes[1].connect()];
+    let (to_id, from_id) = (nodes[0].id(), nodes[1].id());
+    assert_eq!(text(&from.words("SET {foo}here 1")), "OK");
+    assert_eq!(text(&to.words(&format!("CLUSTER SETSLOT 12182 IMPORTING {from_id}"))), "OK");
+    assert_eq!(text(&from.words(&format!("CLUSTER SETSLOT 12182 MIGRATING {to_id}"))), "OK");
+
+    assert_eq!(text(&from.words("GET {foo}here")), "1");
+    assert!(text(&from.words("GET {foo}gone")).contains("ASK 12182 127.0.0.1"));
+    assert!(text(&from.words("MGET {foo}here {foo}gone")).contains("TRYAGAIN"));
+    assert!(text(&to.words("SET {foo}gone 2")).contains("MOVED 12182"));
+    // ASKING holds for one request, or for one transaction.
+    to.words("ASKING");
+    assert_eq!(text(&to.words("SET {foo}gone 2")), "OK");
+    assert!(text(&to.words("GET {foo}gone")).contains("MOVED"));
+    to.words("ASKING");
+    assert!(text(&to.words("MGET {foo}here {foo}gone")).contains("TRYAGAIN"));
+    for words in ["ASKING", "MULTI", "GET {foo}gone", "GET {foo}gone"] {
+        to.words(words);
+    }
+    assert_eq!(format!("{:?}", to.words("EXEC")), "[\"2\", \"2\"]");
+    assert!(text(&to.words("GET {foo}gone")).contains("MOVED"));
+    // An owner that has keys does not give the slot away.
+    let said = text(&from.words(&format!("CLUSTER SETSLOT 12182 NODE {to_id}")));
+    assert!(said.contains("while I still hold keys"), "{said}");
+    from.words("DEL {foo}here");
+    for connection in [&mut to, &mut from] {
+        let words = format!("CLUSTER SETSLOT 12182 NODE {to_id}");
+        assert_eq!(text(&connection.words(&words)), "OK");
+    }
+    assert_eq!(text(&to.words("GET {foo}gone")), "2");
+    assert!(text(&from.words("GET {foo}gone")).contains("MOVED 12182"));
+}
+
+#[test]
+fn a_replica_serves_reads_to_who_asks_for_them() {
+    let nodes = pair(&[]);
+    let replica = Node::start(&[]);
+    nodes[0].meet(&replica);
+    wait_until("it to know all", GENEROUS, || replica.knows(3));
+    let mut follower = replica.connect();
+    assert_eq!(text(&follower.words(&format!("CLUSTER REPLICATE {}", nodes[1].id()))), "OK");
+    wait_until("the link", GENEROUS, || {
+        info(&mut follower, "replication", "master_link_status") == "up"
+    });
+    wait_for_state(&mut follower, "ok");
+    let mut master = nodes[1].connect();
+    assert_eq!(text(&master.words("SET foo bar")), "OK");
+    assert_eq!(text(&master.words("WAIT 1 20000")), "1");
+    assert!(text(&follower.words("GET foo")).contains("MOVED 12182"));
+    follower.words("READONLY");
+    assert_eq!(text(&follower.words("GET foo")), "bar");
+    assert!(text(&follower.words("SET foo x")).contains("MOVED 12182"));
+    assert!(text(&follower.words("GET bar")).contains("MOVED"), "a slot of the other shard");
+    assert!(text(&follower.words("CLUSTER SETSLOT 1 STABLE")).contains("only with masters"));
+    follower.words("READWRITE");
+    assert!(text(&follower.words("GET foo")).contains("MOVED 12182"));
+    // Forgetting the cluster, it has nothing of its master's any more.
+    assert!(text(&follower.words(&format!("CLUSTER FORGET {}", nodes[1].id()))).contains("master"));
+    assert_eq!(text(&follower.words("CLUSTER RESET HARD")), "OK");
+    assert_eq!(text(&follower.words("DBSIZE")), "0");
+    wait_until("it to be a master", GENEROUS, || {
+        info(&mut follower, "replication", "role") == "master"
+    });
+    assert!(replica.knows(1));
+}
+
+#[test]
+fn links_that_are_cut_are_opened_again_and_dropped_kinds_do_not_count() {
+    let nodes = pair(&[]);
+    let mut admin = nodes[0].connect();
+    let links = |admin: &mut Connection| format!("{:?}", admin.words("CLUSTER LINKS"));
+    wait_until("both links", GENEROUS, || {
+        let shown = links(&mut admin);
+        shown.matches("direction").count() == 2
+    });
+    let before = links(&mut admin);
+    let other = nodes[1].id();
+    assert_eq!(text(&admin.words(&format!("DEBUG CLUSTERLINK KILL all {other}"))), "OK");
+    wait_until("other links", GENEROUS, || {
+        let shown = links(&mut admin);
+        shown.matches("direction").count() == 2 && shown != before
+    });
+    // Messages for subscribers are dropped as they come, then not.
+    let (mut listener, mut publisher) = (nodes[0].connect(), nodes[1].connect());
+    listener.words("SUBSCRIBE ch");
+    wait_until("the other side's link", GENEROUS, || nodes[1].knows(2));
+    admin.words("DEBUG DROP-CLUSTER-PACKET-FILTER 4");
+    publisher.words("PUBLISH ch lost");
+    wait_until("the message to come", GENEROUS, || {
+        text(&admin.words("CLUSTER INFO")).contains("messages_publish_received:1")
+    });
+    admin.words("DEBUG DROP-CLUSTER-PACKET-FILTER -1");
+    publisher.words("PUBLISH ch kept");
+    assert!(format!("{:?}", listener.receive().unwrap()).contains("message"));
+}
+
+#[test]
+fn a_large_message_crosses_the_bus() {
+    let nodes = pair(&[]);
+    let mut listener = nodes[0].connect();
+    listener.words("SUBSCRIBE ch");
+    let large = "x".repeat(3_000_000);
+    let mut publisher = nodes[1].connect();
+    publisher.send(&["PUBLISH", "ch", &large]);
+    publisher.receive().unwrap();
+    let heard = format!("{:?}", listener.receive().unwrap());
+    assert!(heard.len() >= large.len(), "{} bytes", heard.len());
+}
+
+#[test]
+fn announced_addresses_are_told_to_clients_and_nodes() {
+    let nodes = pair(&[("cluster-announce-ip", "127.0.0.1")]);
+    let mut other = nodes[0].connect();
+    let mut admin = nodes[1].connect();
+    assert_eq!(text(&admin.words("CONFIG SET cluster-announce-hostname b.example")), "OK");
+    assert_eq!(text(&admin.words("CONFIG SET cluster-announce-port 7777")), "OK");
+    wait_until("the name to be known", GENEROUS, || {
+        text(&other.words("CLUSTER NODES")).contains(":7777@")
+    });
+    wait_until("the name to be known", GENEROUS, || {
+        text(&other.words("CLUSTER NODES")).contains(",b.example ")
+    });
+    assert!(text(&other.words("GET foo")).contains("MOVED 12182 127.0.0.1:7777"));
+    other.words("CONFIG SET cluster-preferred-endpoint-type hostname");
+    assert!(text(&other.words("GET foo")).contains("MOVED 12182 b.example:7777"));
+    other.words("CONFIG SET cluster-preferred-endpoint-type unknown-endpoint");
+    assert!(text(&other.words("GET foo")).contains("MOVED 12182 :7777"));
+}
+
+#[test]
+fn the_bus_is_encrypted_when_the_settings_say_so() {
+    let certificates = Certificates::issue();
+    let settings = certificates.settings("localhost", "yes");
+    let mut settings: Vec<(&str, &str)> =
+        settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    settings.push(("tls-cluster", "yes"));
+    let nodes = [Node::start_encrypted(&settings), Node::start_encrypted(&settings)];
+    for (node, slots) in nodes.iter().zip(["0 8191", "8192 16383"]) {
+        let said = node.connect().words(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
+        assert_eq!(text(&said), "OK");
+    }
+    nodes[0].meet(&nodes[1]);
+    let mut plain = nodes[0].connect();
+    wait_for_state(&mut plain, "ok");
+    // A client without TLS is told the port without TLS.
+    let port = nodes[1].server.port().unwrap();
+    let said = text(&plain.words("GET foo"));
+    assert!(said.contains(&format!("MOVED 12182 127.0.0.1:{port}")), "{said}");
+}
