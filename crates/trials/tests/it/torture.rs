@@ -63,6 +63,12 @@ fn an_isolated_store_of_our_own_makes_two_leaders_in_mode_available_alone() {
 }
 
 #[test]
+fn a_cluster_of_our_own_stores_or_of_both_kinds_makes_no_second_leader_in_mode_strict() {
+    run(Topology::OwnCluster, Mode::Strict, &["promised"], 2);
+    run(Topology::MixedCluster, Mode::Strict, &["promised"], 2);
+}
+
+#[test]
 fn of_three_independent_nodes_any_one_may_fail() {
     run(Topology::Quorum, Mode::Quorum, &["promised"], 2);
 }
