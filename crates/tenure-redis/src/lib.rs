@@ -70,7 +70,7 @@ use self::any::AnyAddress;
 pub use self::backoff::REDIAL_WAIT_MAX;
 pub use self::check::{check_address, shown_address};
 use self::cluster::{Cluster, ClusterAddress};
-pub use self::cluster::{ClusterSurvey, Shard};
+pub use self::cluster::{ClusterSurvey, Shard, dissenting_nodes};
 use self::connection::Replies;
 use self::dial::Route;
 pub use self::dial::{Connector, Dialing, Stream};

@@ -80,8 +80,26 @@ impl ClusterGroup {
     /// When a program is missing or does not start.
     #[must_use]
     pub fn start_mixed(programs: &[ServerProgram]) -> Self {
+        let hosts = vec![Host::loopback(); programs.len()];
+        Self::start_mixed_on(&hosts, programs, |builder| builder)
+    }
+
+    /// The same with a node on each of six hosts.
+    ///
+    /// # Panics
+    /// When a program is missing or does not start.
+    #[must_use]
+    pub fn start_mixed_on(
+        hosts: &[Host],
+        programs: &[ServerProgram],
+        wish: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
         assert_eq!(programs.len(), 2 * Self::MASTERS, "a program for each node");
-        Self::start_nodes(programs.iter().map(|program| builder().program(program.clone())))
+        assert_eq!(hosts.len(), programs.len(), "a host for each node");
+        let nodes = hosts.iter().zip(programs);
+        Self::start_nodes(
+            nodes.map(|(host, program)| wish(builder().program(program.clone()).on(host))),
+        )
     }
 
     fn start_nodes(builders: impl Iterator<Item = RedisServerBuilder>) -> Self {
@@ -426,8 +444,7 @@ fn settle_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 fn builder() -> RedisServerBuilder {
     let timeout_ms = FIRST_TIMEOUT.as_millis().to_string();
-    // The real thing, unless a test asks for another.
-    RedisServer::builder().program(ServerProgram::redis()).replicated().args([
+    RedisServer::builder().replicated().args([
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",

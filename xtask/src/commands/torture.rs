@@ -18,8 +18,8 @@ behind proxies, as a line then says.
   --minutes N      how long, all in all; 10 unless told otherwise
   --topology NAME  only stores of this kind: single, own (one of our own stores), sentinel,
                    own-sentinel (real sentinels over our own stores), all-own-sentinel (our own
-                   sentinels over our own stores), cluster, quorum or own-quorum (three of our
-                   own stores)
+                   sentinels over our own stores), cluster, own-cluster (of our own stores),
+                   mixed-cluster (of both kinds), quorum or own-quorum (three of our own stores)
   --mode NAME      only this mode: available, strict or quorum
   --row NAME       only the row of this name, for example \"isolated primary\"
   --before REV     a fleet of two versions: every other start of an instance is of the one that

@@ -84,6 +84,16 @@ impl SlotMap {
         owned.filter_map(|(_, number)| Slot::numbered(number))
     }
 
+    /// The slots of which this map and another name different owners. A slot that one of them
+    /// knows nothing about is not among them.
+    pub fn contradictions(&self, other: &Self) -> impl Iterator<Item = Slot> {
+        let slots = (0..u64::from(SLOT_COUNT)).filter_map(Slot::numbered);
+        slots.filter(|slot| {
+            let owners = self.owner(*slot).zip(other.owner(*slot));
+            owners.is_some_and(|(one, another)| one != another)
+        })
+    }
+
     /// A node serves no slot as long as nothing else is heard.
     pub fn forget(&mut self, node: &Node) {
         let place = self.place(node);
@@ -212,7 +222,13 @@ mod tests {
         assert_eq!(replicas, [&at("10.0.0.2", 6379)]);
         assert!(map.is_owner(&at("asked", 6380)) && !map.is_owner(&at("asked", 6381)));
 
+        let before = map.clone();
         map.learn(slot(100), &at("new", 1));
+        assert_eq!(map.contradictions(&before).next(), None, "one knew nothing about it");
+        let known = map.clone();
+        map.learn(slot(7), &at("new", 1));
+        assert_eq!(map.contradictions(&known).collect::<Vec<_>>(), [slot(7)]);
+        map = known;
         assert_eq!((map.owner(slot(100)), map.gaps()), (Some(&at("new", 1)), None));
     }
 

@@ -65,6 +65,9 @@ codes! {
                                         single server"
     QuorumLost "quorum-lost" Problem "too few nodes of a quorum answer for anybody to lead"
     MissingSlots "missing-slots" Problem "slots of a cluster that no node serves"
+    NodesDisagree "nodes-disagree" Risk "a node of a cluster that names other owners of slots than \
+                                         the owners themselves"
+    NoReplica "no-replica" Risk "a primary of a cluster that no replica could replace"
     NodeDown "node-down" Risk "a node of a quorum or of a cluster does not answer"
     NoMaster "no-master" Problem "the sentinels do not agree on a primary"
     SentinelDown "sentinel-down" Risk "a sentinel does not answer"

@@ -7,6 +7,7 @@ use tenure::backend::redis::{
 };
 use tenure::config::Config;
 use tenure::{Resource, StoreError, StoreErrorKind, Tenure, blocking};
+use tenure_redis::dissenting_nodes;
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -274,6 +275,16 @@ fn in_a_cluster(
         let next = "redis-cli --cluster fix HOST:PORT gives them an owner; by default a cluster \
                     with unserved slots refuses all requests";
         findings.push(Finding::new(Code::MissingSlots, what, next).about(about));
+    }
+    for (node, what) in dissenting_nodes(survey) {
+        let next = "if that lasts, see redis-cli --cluster check HOST:PORT; --cluster fix ends a \
+                    move of slots that was not finished";
+        findings.push(Finding::new(Code::NodesDisagree, what, next).about(node));
+    }
+    for shard in survey.shards().iter().filter(|shard| shard.replicas.is_empty()) {
+        let what = "no replica in step is known: its slots are lost with it";
+        let next = "add one: redis-cli --cluster add-node NEW:PORT HOST:PORT --cluster-slave";
+        findings.push(Finding::new(Code::NoReplica, what, next).about(&shard.owner.to_string()));
     }
     let next = "start it; a replica takes over meanwhile, and without a replica nobody leads there";
     let mut examined = examined(look(owners), next);

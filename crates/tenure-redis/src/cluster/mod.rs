@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub(super) use self::address::ClusterAddress;
 use self::listener::ShardListeners;
 use self::router::{Router, SURVEY_EVERY, SlotRequest};
-pub use self::survey::{ClusterSurvey, Shard};
+pub use self::survey::{ClusterSurvey, Shard, dissenting_nodes};
 use super::audience::Subscriber;
 use super::connection::{CALLS_QUEUED_MAX, ConnectionOptions, Deployment, Replies, in_time};
 use super::dial::Route;

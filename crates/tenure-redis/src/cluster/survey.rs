@@ -79,6 +79,7 @@ const OTHERS_ASKED_MAX: usize = 256;
 pub struct ClusterSurvey {
     /// The nodes that did not answer, with the reason.
     pub silent: Vec<(String, StoreError)>,
+    dissenting: Vec<(String, String)>,
     address: ClusterAddress,
     map: SlotMap,
 }
@@ -90,6 +91,11 @@ pub struct Shard {
     pub owner: RedisUrl,
     /// The replicas.
     pub replicas: Vec<RedisUrl>,
+}
+
+/// The nodes whose map differs from what the owners of slots say of themselves, with how.
+pub fn dissenting_nodes(survey: &ClusterSurvey) -> &[(String, String)] {
+    &survey.dissenting
 }
 
 impl ClusterSurvey {
@@ -111,7 +117,13 @@ impl ClusterSurvey {
         told.extend(more);
         failures.extend(silent);
         let silent = failures.into_iter().map(|(node, error)| (node.to_string(), error)).collect();
-        Ok(ClusterSurvey { silent, address, map: put_together(&told) })
+        let map = put_together(&told);
+        let dissent = |(node, of_node): &(Node, SlotMap)| {
+            let what = contradiction(&map, of_node)?;
+            Some((node.to_string(), what))
+        };
+        let dissenting = told.iter().filter_map(dissent).collect();
+        Ok(ClusterSurvey { silent, dissenting, address, map })
     }
 
     /// The slots that no node serves: `0-99, 5460`. `None` if there are none.
@@ -139,6 +151,18 @@ impl ClusterSurvey {
         let replicas = self.map.replicas_of(owner).map(|node| self.address.node_at(node));
         Shard { owner: self.address.node_at(owner), replicas: replicas.collect() }
     }
+}
+
+/// How a node's map differs, for people. `None` if it does not.
+fn contradiction(map: &SlotMap, of_node: &SlotMap) -> Option<String> {
+    let mut slots = map.contradictions(of_node);
+    let first = slots.next()?;
+    let (named, owner) = (of_node.owner(first)?, map.owner(first)?);
+    let more = match slots.count() {
+        0 => String::new(),
+        count => format!(", and so on for {count} more"),
+    };
+    Some(format!("it names {named} for slot {first}, which {owner} serves{more}"))
 }
 
 type Told = Vec<(Node, SlotMap)>;
@@ -220,6 +244,10 @@ mod tests {
         ]);
         let owners = [0, 1, 2].map(|number| map.owner(slot(number)).map(|node| node.port));
         assert_eq!(owners, [None, Some(2), Some(4)]);
+
+        let dissent = contradiction(&map, &told([1, 1, 4])).unwrap();
+        assert_eq!(dissent, "it names h:1 for slot 1, which h:2 serves");
+        assert_eq!(contradiction(&map, &told([1, 2, 4])), None);
 
         let mut knowing = told([1, 2, 4]);
         knowing.learn_replica(&node(2), &node(9));

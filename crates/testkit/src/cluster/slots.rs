@@ -19,16 +19,17 @@ impl ClusterGroup {
     }
 
     /// Moves `count` slots from one master to another with `redis-cli --cluster reshard`, as
-    /// operators do, and returns what it wrote.
+    /// operators do, and returns once every node knows of it.
     ///
     /// # Panics
     /// When it fails.
-    pub fn reshard(&self, from: usize, to: usize, count: usize) -> String {
+    pub fn reshard(&self, from: usize, to: usize, count: usize) {
         let address = self.server(from).authority();
         let (from, to, count) = (&self.nodes[from].id, &self.nodes[to].id, count.to_string());
         let words = ["--cluster", "reshard", &address, "--cluster-from", from, "--cluster-to", to];
         let options = ["--cluster-slots", &count, "--cluster-yes"];
-        self.witness().server.cli(&[&words[..], &options[..]].concat())
+        self.witness().server.cli(&[&words[..], &options[..]].concat());
+        self.wait_until_whole();
     }
 
     /// How many slots a master has, as it says itself.

@@ -182,7 +182,9 @@ impl Fault {
                     Topology::Sentinel
                     | Topology::OwnSentinel
                     | Topology::AllOwnSentinel
-                    | Topology::Cluster => world.sleep(Duration::from_millis(600)),
+                    | Topology::Cluster
+                    | Topology::OwnCluster
+                    | Topology::MixedCluster => world.sleep(Duration::from_millis(600)),
                 }
             }
             Fault::PauseReplica => {

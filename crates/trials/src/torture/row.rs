@@ -19,6 +19,10 @@ pub enum Topology {
     AllOwnSentinel,
     /// Three masters of a cluster with a replica each, on six hosts.
     Cluster,
+    /// The same of our own stores.
+    OwnCluster,
+    /// The same of both kinds: in each shard one of ours and a redis-server.
+    MixedCluster,
     /// Three redis-servers that know nothing of each other.
     Quorum,
     /// Three of our own stores that know nothing of each other.
@@ -34,6 +38,8 @@ impl Topology {
         ("own-sentinel", Topology::OwnSentinel),
         ("all-own-sentinel", Topology::AllOwnSentinel),
         ("cluster", Topology::Cluster),
+        ("own-cluster", Topology::OwnCluster),
+        ("mixed-cluster", Topology::MixedCluster),
         ("quorum", Topology::Quorum),
         ("own-quorum", Topology::OwnQuorum),
     ];
@@ -47,11 +53,11 @@ impl Topology {
             | Topology::AllOwnSentinel
             | Topology::Quorum
             | Topology::OwnQuorum => 3,
-            Topology::Cluster => 6,
+            Topology::Cluster | Topology::OwnCluster | Topology::MixedCluster => 6,
         }
     }
 
-    /// Whether its servers are our own stores.
+    /// Whether its servers, or some of them, are our own stores.
     pub(super) fn is_own(self) -> bool {
         !matches!(
             self,
@@ -216,8 +222,12 @@ pub fn groups() -> Vec<Group> {
         sentinel(Topology::OwnSentinel, Mode::Strict),
         sentinel(Topology::AllOwnSentinel, Mode::Available),
         sentinel(Topology::AllOwnSentinel, Mode::Strict),
-        cluster(Mode::Available),
-        cluster(Mode::Strict),
+        cluster(Topology::Cluster, Mode::Available),
+        cluster(Topology::Cluster, Mode::Strict),
+        cluster(Topology::OwnCluster, Mode::Available),
+        cluster(Topology::OwnCluster, Mode::Strict),
+        cluster(Topology::MixedCluster, Mode::Available),
+        cluster(Topology::MixedCluster, Mode::Strict),
         quorum(Topology::Quorum),
         quorum(Topology::OwnQuorum),
     ]
@@ -277,7 +287,7 @@ fn sentinel(topology: Topology, mode: Mode) -> Group {
 
 /// A master of a cluster that loses sight of most others ends its service by itself, before it is
 /// replaced if clocks and timers are kind; on command, it hands its office over.
-fn cluster(mode: Mode) -> Group {
+fn cluster(topology: Topology, mode: Mode) -> Group {
     let orderly = [MigrateSlot, FailOverOnCommand];
     let dead_master = [&OF_INSTANCES[..], &OF_REPLICATION, &orderly].concat();
     let two_masters = [&OF_TWO_MASTERS[..], &[IsolateMasterWithLeader]].concat();
@@ -297,7 +307,7 @@ fn cluster(mode: Mode) -> Group {
             Row::breaks("clock step", StepClock),
         ],
     };
-    Group { topology: Topology::Cluster, mode, rows }
+    Group { topology, mode, rows }
 }
 
 /// Whatever happens to one node of three is promised to do no harm.

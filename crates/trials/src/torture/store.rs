@@ -117,8 +117,18 @@ pub(super) fn start(
             let servers = hosts().into_iter().enumerate().map(start).collect();
             Box::new(Independent { servers, turn: Cell::new(0) })
         }
-        Topology::Cluster => {
-            let group = ClusterGroup::start_on(&hosts(), under);
+        Topology::Cluster | Topology::OwnCluster | Topology::MixedCluster => {
+            // A replica follows three places behind its master: one of each kind in every shard.
+            let is_real = |place: usize| match topology {
+                Topology::MixedCluster => place % 2 == 0,
+                _ => !topology.is_own(),
+            };
+            let of_node = |place| match is_real(place) {
+                true => ServerProgram::redis(),
+                false => program.clone(),
+            };
+            let programs: Vec<_> = (0..topology.nodes()).map(of_node).collect();
+            let group = ClusterGroup::start_mixed_on(&hosts(), &programs, under);
             let slot = group.slot_of(KEY);
             Box::new(Sharded { group, mode, slot })
         }

@@ -68,6 +68,12 @@ fn sentinels_of_our_own_let_nobody_lead_beside_an_isolated_store_in_mode_strict(
 }
 
 #[test]
+fn a_cluster_of_our_own_stores_or_of_both_kinds_makes_no_second_leader_in_mode_strict() {
+    run(Topology::OwnCluster, Mode::Strict, &["promised"], 2);
+    run(Topology::MixedCluster, Mode::Strict, &["promised"], 2);
+}
+
+#[test]
 fn of_three_independent_nodes_any_one_may_fail() {
     run(Topology::Quorum, Mode::Quorum, &["promised"], 2);
 }

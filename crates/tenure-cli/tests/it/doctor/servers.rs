@@ -148,6 +148,33 @@ planted! {
         codes_of(&json_with(&primary.url(), "one-host"))
     }
 
+    "nodes-disagree": fn a_node_that_was_told_another_owner() {
+        let group = ClusterGroup::start().steady();
+        // The third has a greater epoch than the first, so what that one says changes nothing.
+        let id = group.server(2).cli(&["CLUSTER", "MYID"]);
+        assert_eq!(group.server(1).cli(&["CLUSTER", "SETSLOT", "7", "NODE", &id]), "OK");
+        let json = json_at(&group.url());
+        let what = finding(&json, "nodes-disagree")["what"].as_str().unwrap().to_owned();
+        assert!(what.contains("for slot 7, which"), "{what}");
+        codes_of(&json)
+    }
+
+    "no-replica": fn a_primary_whose_replica_died() {
+        let mut group = ClusterGroup::start();
+        group.kill(ClusterGroup::MASTERS + 1);
+        let about = group.server(1).url();
+        wait_for("the loss to be told", GENEROUS, || {
+            let json = json_at(&group.url_of(&[0, 1, 2]));
+            let all = json["findings"].as_array().unwrap();
+            let of_it = |found: &&serde_json::Value| {
+                let about = found["about"].as_str().unwrap().starts_with(&about);
+                about && found["code"] == "no-replica"
+            };
+            all.iter().find(of_it)?;
+            Some(codes_of(&json))
+        })
+    }
+
     "no-shards": fn a_cluster_of_old_servers() {
         let group = ClusterGroup::start_with(|node| {
             node.args(["--rename-command", "SPUBLISH", "", "--rename-command", "SSUBSCRIBE", ""])
