@@ -34,6 +34,8 @@ pub(crate) struct Climate {
     pub(crate) applies_max: usize,
     pub(crate) applies_every: Real,
     pub(crate) load_max: Real,
+    /// Whether a snapshot for replicas may have to wait for another one.
+    pub(crate) snapshots_wait: bool,
     /// The largest value, in bytes.
     pub(crate) value_max: u64,
     pub(crate) ttl_max: u64,
@@ -65,6 +67,7 @@ impl Climate {
             applies_max: random.between(1, 12) as usize,
             applies_every: random.between(0, 60),
             load_max: random.between(1, 800),
+            snapshots_wait: true,
             // Now and then one that is over every limit.
             value_max: match random.percent(50) {
                 true => 40,

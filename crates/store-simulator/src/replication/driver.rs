@@ -177,7 +177,7 @@ impl World {
 
     /// Another snapshot may be running, for a file of the server's own.
     fn want_snapshot(&mut self, host: Host, needs: SnapshotNeeds) {
-        if self.is_healed() || self.random.percent(70) {
+        if !self.climate.snapshots_wait || self.is_healed() || self.random.percent(70) {
             return self.start_snapshot(host, needs);
         }
         let delay = self.random.between(1, 2_000);

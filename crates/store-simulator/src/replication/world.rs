@@ -136,6 +136,7 @@ impl World {
         let mut climate = Climate::draw(&mut random);
         climate.servers = servers;
         climate.write_every *= 4;
+        climate.snapshots_wait = false;
         let mut world = Self::with(random, climate, None);
         (world.heals_at, world.quiet_at) = (heals_at, heals_at);
         world.judge.only = Some(Rule::R1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use testkit::{GENEROUS, wait_until};
 
 use super::support::{
-    LogLines, assert_equal, connect, follower, info, primary, text, wait_for_link,
+    LogLines, assert_equal, connect, follow, follower, info, primary, text, wait_for_link,
 };
 use crate::connection::Connection;
 use crate::exchange::VALUES;
@@ -268,4 +268,18 @@ fn debug_changes_the_id_and_speaks_to_replicas_alone() {
     assert_ne!(info(&mut ours, "replication", "master_replid"), id);
     assert_eq!(text(&theirs.words("CLIENT KILL TYPE master")), "1");
     wait_until("another full sync", GENEROUS, || info(&mut ours, "stats", "sync_full") == "2");
+}
+
+#[test]
+fn what_replication_moves_per_second_is_told_on_both_sides() {
+    let (server, below) = (primary().start().unwrap(), primary().start().unwrap());
+    let (mut ours, mut replica) = (connect(&server), connect(&below));
+    follow(&mut replica, server.port().unwrap());
+    wait_for_link(&mut replica);
+    let value = "x".repeat(50_000);
+    wait_until("a rate on both", GENEROUS, || {
+        ours.ask(&["SET", "large", &value]);
+        info(&mut ours, "stats", "instantaneous_output_repl_kbps") != "0.00"
+            && info(&mut replica, "stats", "instantaneous_input_repl_kbps") != "0.00"
+    });
 }
