@@ -202,7 +202,9 @@ fn no_secret_is_in_the_arguments_or_the_environment_of_a_file() {
 
 #[test]
 fn kubernetes_gives_its_pods_no_more_rights_than_they_need() {
-    for file in ["kubernetes/wrapper.yaml", "kubernetes/sidecar.yaml", "kubernetes/store.yaml"] {
+    let of_stores = ["kubernetes/store.yaml", "kubernetes/cluster.yaml"];
+    for file in ["kubernetes/wrapper.yaml", "kubernetes/sidecar.yaml"].into_iter().chain(of_stores)
+    {
         let documents = yaml::documents(&read(file));
         let has_pods = |kind: &str| ["Deployment", "StatefulSet"].contains(&kind);
         let deployments =
