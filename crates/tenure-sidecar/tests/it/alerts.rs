@@ -5,7 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use tenure_sidecar::Sidecar;
-use testkit::{GENEROUS, RedisServer, Sentinel, SentinelGroup, TempFolder, wait_until};
+use testkit::{
+    ClusterGroup, GENEROUS, RedisServer, Sentinel, SentinelGroup, TempFolder, wait_until,
+};
 
 use crate::openmetrics::{Sample, parse};
 use crate::stage::{Served, Stage};
@@ -97,6 +99,9 @@ fn firing(targets: &[&Target]) -> Vec<&'static str> {
         "SentinelsDisagree",
         "SentinelNoReplica",
         "SentinelTilt",
+        "StoreClusterDown",
+        "StoreClusterSlotsUncovered",
+        "StoreClusterNodesDisagree",
     ];
     alerts.into_iter().filter(|alert| fires(targets, alert)).collect()
 }
@@ -399,4 +404,51 @@ fn each_trouble_of_sentinels_is_an_alert() {
     group.sentinels[0].resume();
     let tilted = testkit::wait_for("it to notice", GENEROUS, || told(&group, "sentinel_tilt", 1.0));
     assert!(firing_while(&[("a", tilted)]).contains(&"SentinelTilt"));
+}
+
+/// What redis_exporter makes of a node's INFO and CLUSTER INFO.
+fn exported_node(server: &RedisServer) -> Vec<Sample> {
+    let told = server.cli(&["CLUSTER", "INFO"]);
+    let fields = told.lines().filter_map(|line| line.trim().split_once(':'));
+    let sample = |(name, value): (&str, &str)| {
+        let value =
+            if name == "cluster_state" { f64::from(value == "ok") } else { value.parse().ok()? };
+        Some(Sample {
+            name: format!("redis_{name}"),
+            value,
+            labels: Vec::new().into_iter().collect(),
+        })
+    };
+    let enabled = sample(("cluster_enabled", "1"));
+    exported(server).into_iter().chain(fields.filter_map(sample)).chain(enabled).collect()
+}
+
+#[test]
+fn each_trouble_of_a_cluster_is_an_alert() {
+    let group = ClusterGroup::start().steady();
+    const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    // The situation, as all nodes are scraped for some minutes.
+    let firing_now = || {
+        let target = |(place, name): (usize, &'static str)| {
+            let mut target = Target { name, scrapes: vec![exported_node(group.server(place))] };
+            target.go_on(7);
+            target
+        };
+        let targets: Vec<Target> = NAMES.into_iter().enumerate().map(target).collect();
+        firing(&targets.iter().collect::<Vec<_>>())
+    };
+    assert_eq!(firing_now(), Vec::<&str>::new());
+
+    let replica = group.server(5).cli(&["CLUSTER", "MYID"]);
+    assert_eq!(group.server(0).cli(&["CLUSTER", "FORGET", &replica]), "OK");
+    assert_eq!(firing_now(), ["StoreClusterNodesDisagree"]);
+
+    group.uncover(7);
+    wait_until("the cluster to be down for all", GENEROUS, || {
+        let is_down = |place| group.server(place).cli(&["CLUSTER", "INFO"]).contains("state:fail");
+        (0..group.len()).all(is_down)
+    });
+    let uncovered = firing_now();
+    assert!(uncovered.contains(&"StoreClusterDown"), "{uncovered:?}");
+    assert!(uncovered.contains(&"StoreClusterSlotsUncovered"), "{uncovered:?}");
 }

@@ -120,7 +120,7 @@ pub(super) fn start(
         Topology::Cluster | Topology::OwnCluster | Topology::MixedCluster => {
             // A replica follows three places behind its master: one of each kind in every shard.
             let is_real = |place: usize| match topology {
-                Topology::MixedCluster => place % 2 == 0,
+                Topology::MixedCluster => place.is_multiple_of(2),
                 _ => !topology.is_own(),
             };
             let of_node = |place| match is_real(place) {

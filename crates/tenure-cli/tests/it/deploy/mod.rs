@@ -203,7 +203,7 @@ fn no_secret_is_in_the_arguments_or_the_environment_of_a_file() {
 
 #[test]
 fn kubernetes_gives_its_pods_no_more_rights_than_they_need() {
-    for name in ["wrapper", "sidecar", "store", "sentinel"] {
+    for name in ["wrapper", "sidecar", "store", "sentinel", "cluster"] {
         let file = &format!("kubernetes/{name}.yaml");
         let documents = yaml::documents(&read(file));
         let has_pods = |kind: &str| ["Deployment", "StatefulSet"].contains(&kind);

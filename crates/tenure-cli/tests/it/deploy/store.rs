@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use testkit::{GENEROUS, RedisServer, ServerProgram, TempFolder, wait_until};
+use testkit::{ClusterGroup, GENEROUS, RedisServer, ServerProgram, TempFolder, wait_until};
 
 use super::{analyzed, read, words_of, yaml};
 use crate::stage::TENURE;
@@ -66,6 +66,34 @@ fn kubernetes_runs_a_primary_and_replicas() {
     assert_follows(&primary, &replica);
     let told = primary.cli(&["INFO", "replication"]);
     assert!(told.contains("ip=store-1.store"), "{told}");
+}
+
+#[test]
+fn kubernetes_runs_the_nodes_of_a_cluster() {
+    let documents = yaml::documents(&read("kubernetes/cluster.yaml"));
+    let of_kind = |kind: &str| documents.iter().find(|document| document["kind"] == kind).unwrap();
+    let set = &of_kind("StatefulSet")["spec"];
+    assert_eq!(set["replicas"], "6");
+    let spec = &set["template"]["spec"];
+    let words = words_of(&spec["containers"][0]["args"]);
+    for given in ["--bind", "--port", "--dir", "--cluster-announce-ip", "--appendonly"] {
+        assert!(words.iter().any(|word| word == given), "{given} is not in {words:?}");
+    }
+    let (folder, data) = (TempFolder::create(), TempFolder::create());
+    let secret = of_kind("Secret")["stringData"]["store.conf"].as_str().unwrap();
+    let secret = folder.write("secret.conf", secret);
+    let script = words_of(&spec["initContainers"][0]["args"]).concat();
+    let script = script
+        .replace("/data", data.path().to_str().unwrap())
+        .replace("$(hostname)", "cluster-0")
+        .replace("/secret/store.conf", secret.to_str().unwrap());
+    assert!(Command::new("sh").args(["-ec", &script]).status().unwrap().success(), "{script}");
+    let program = ServerProgram::new(TENURE).arg("serve").arg(data.path().join("store.conf"));
+    let group = ClusterGroup::start_with(|node| {
+        node.program(program.clone()).password(PASSWORD).args(["--appendonly", "yes"])
+    });
+    let nodes = group.server(0).cli(&["CLUSTER", "NODES"]);
+    assert_eq!(nodes.matches(",cluster-0.cluster ").count(), 6, "all announce a name: {nodes}");
 }
 
 #[test]
