@@ -135,12 +135,10 @@ impl Replica {
     /// Whether `unsent` bytes are too many for it.
     pub(crate) fn is_over_limit(&mut self, now: Moment, unsent: u64, settings: &Settings) -> bool {
         let limit = settings.output_limit;
-        // Below the size of the backlog a limit would close what a partial sync gives back at once.
-        let floor = settings.backlog_size as u64;
-        if limit.hard_max > 0 && unsent > limit.hard_max.max(floor) {
+        if settings.unsent_max().is_some_and(|max| unsent > max) {
             return true;
         }
-        if limit.soft_max == 0 || unsent <= limit.soft_max.max(floor) {
+        if limit.soft_max == 0 || unsent <= limit.soft_max.max(settings.backlog_size as u64) {
             self.over_soft_since = None;
             return false;
         }

@@ -113,6 +113,15 @@ pub struct Settings {
     pub intake_max: usize,
 }
 
+impl Settings {
+    /// How many bytes a replica may lack; `None` where nothing limits it. Below the size of the
+    /// backlog a limit would close what a partial sync gives back at once.
+    pub(crate) fn unsent_max(&self) -> Option<u64> {
+        let hard_max = self.output_limit.hard_max;
+        (hard_max > 0).then(|| hard_max.max(self.backlog_size as u64))
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         let backlog_size = 1024 * 1024;

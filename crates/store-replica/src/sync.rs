@@ -62,10 +62,14 @@ impl Replication {
         }
     }
 
-    /// Whether the first `has` bytes of `id` are ours, and all bytes behind them are still there.
+    /// Whether the first `has` bytes of `id` are ours, and all bytes behind them are still there. A
+    /// backlog that is still to be trimmed may have more than a replica may lack.
     fn can_continue(&self, id: ReplicationId, has: u64) -> bool {
         let is_kept = self.backlog.as_ref().is_some_and(|backlog| backlog.has(has));
-        is_kept && self.history.includes(id, has)
+        let may_lack = |lacks: u64| self.settings.unsent_max().is_none_or(|max| lacks <= max);
+        is_kept
+            && self.history.includes(id, has)
+            && may_lack(self.history.offset().saturating_sub(has))
     }
 
     fn refuses_to_sync(&mut self, session: SessionId) -> bool {

@@ -189,6 +189,27 @@ fn the_slow_one_goes_and_the_others_stay() {
     assert!(primary.core.backlog().unwrap().len() <= 100 + 32, "what it held is given up");
 }
 
+/// A large write leaves more in the backlog than its size until that is trimmed.
+#[test]
+fn no_partial_sync_begins_with_more_than_a_replica_may_lack() {
+    let settings = Settings {
+        backlog_size: 100,
+        block_size: BlockSize { min: 16, max: 32 },
+        output_limit: OutputLimit { hard_max: 300, soft_max: 0, soft_for: Duration::ZERO },
+        ..Settings::default()
+    };
+    let mut primary = Server::new(1, settings);
+    primary.full_sync(SESSION);
+    let id = primary.core.history().id();
+    primary.write(0, &encoded(&format!("SET a {}", "x".repeat(5_000))));
+    let has = primary.core.history().offset() - 1_000;
+    assert!(primary.core.backlog().unwrap().has(has), "it is still there");
+    primary.replies();
+    let late = SessionId(2);
+    primary.ask(late, &format!("PSYNC {id} {}", has + 1));
+    assert!(!primary.replies().contains("+CONTINUE"), "it would be closed at once");
+}
+
 #[test]
 fn a_silent_replica_is_closed_and_a_loading_one_is_not() {
     let mut primary = Server::with_delay_zero(1);

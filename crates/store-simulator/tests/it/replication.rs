@@ -54,6 +54,7 @@ const KEPT_SEEDS: &[(u64, &str)] = &[
     (8, "WAIT for offset 0 counted a replica that was still loading"),
     (1636, "clients stayed paused when an operator ended a FAILOVER by REPLICAOF NO ONE"),
     (563, "a restarted replica forgot which database its stream had selected"),
+    (14277, "a partial sync began with more bytes than a replica may lack"),
 ];
 
 #[test]
