@@ -284,7 +284,8 @@ fn a_wrapper_that_was_asked_over_http_releases_when_it_stops() {
 fn a_wrapper_whose_store_is_gone_does_not_say_that_it_released() {
     let mut stage = crate::stage::Stage::on(crate::stage::Kind::Redis);
     let log = stage.folder.path().join("log");
-    let mut command = stage.command(&["run", NAME, "--ttl", "20s", "--", "sleep", "600"]);
+    let lease = ["run", NAME, "--ttl", "20s", "--renew-every", "1s"];
+    let mut command = stage.command(&[&lease[..], &["--", "sleep", "600"]].concat());
     command.stderr(std::fs::File::create(&log).unwrap());
     let mut wrapper = testkit::Process::spawn(command);
     let said = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
