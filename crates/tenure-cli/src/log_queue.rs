@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tenure_core::text::escaped_json;
 use tokio::sync::Notify;
@@ -21,6 +22,11 @@ use tokio::sync::Notify;
 const WAITING_MAX: usize = 256 * 1024;
 /// The stack of the thread that writes; it calls nothing but the system.
 const STACK_SIZE: usize = 64 * 1024;
+
+/// How long a command that prints and ends waits for a reader of what it says beside its result.
+const TALK_TIMEOUT: Duration = Duration::from_secs(1);
+/// A pipe that can be written takes so much at once.
+const PIECE_LEN: usize = 4096;
 
 /// Talk.
 pub(crate) static STDERR: LogQueue = LogQueue::new(Stream::Stderr);
@@ -36,6 +42,8 @@ pub(crate) struct LogQueue {
     changed: Condvar,
     /// Everything is written, or abandoned.
     idle: Notify,
+    /// Nobody has read for too long, and something was dropped.
+    is_stalled: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +78,7 @@ impl LogQueue {
             waiting: Mutex::new(waiting),
             changed: Condvar::new(),
             idle: Notify::const_new(),
+            is_stalled: AtomicBool::new(false),
         }
     }
 
@@ -89,8 +98,25 @@ impl LogQueue {
                 self.push(text);
                 Ok(())
             }
-            _ => self.stream.write(text),
+            _ => match self.stream {
+                Stream::Stdout => self.stream.write(text),
+                Stream::Stderr => self.write_within(TALK_TIMEOUT, text),
+            },
         }
+    }
+
+    /// Writes `text` without the thread, and gives up when nobody reads for so long.
+    fn write_within(&self, limit: Duration, text: &[u8]) -> io::Result<()> {
+        for piece in text.chunks(PIECE_LEN) {
+            let is_stalled = self.is_stalled.load(Ordering::Relaxed);
+            let limit = if is_stalled { Duration::ZERO } else { limit };
+            if !self.stream.takes_more_within(limit) {
+                self.is_stalled.store(true, Ordering::Relaxed);
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.write(piece)?;
+        }
+        Ok(())
     }
 
     /// Whether something is still to be written.
@@ -188,6 +214,18 @@ impl Waiting {
 }
 
 impl Stream {
+    /// Whether it can be written without waiting, within that time. A stream that is broken can:
+    /// the error comes when it is written.
+    fn takes_more_within(self, limit: Duration) -> bool {
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let stream = match self {
+            Stream::Stdout => stdout.as_fd(),
+            Stream::Stderr => stderr.as_fd(),
+        };
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&stream, PollFlags::OUT)], Some(&limit)) != Ok(0)
+    }
+
     fn word(self) -> &'static str {
         match self {
             Stream::Stdout => "stdout",

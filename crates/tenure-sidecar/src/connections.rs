@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 
-/// How many connections may be open at a time.
+/// How many connections may be open at a time; fewer where fewer than four times as many files may
+/// be open, because whoever serves them needs files, too.
 pub const CONNECTIONS_MAX: usize = 256;
 /// How many of them one peer may have: half, so that nobody can lock out all others. IPv6 addresses
 /// of one network count as one peer.
@@ -23,6 +24,27 @@ pub(crate) struct Connections {
     /// Grows with every byte that moves and every connection: a clock without time.
     moves: AtomicU64,
     count: watch::Sender<usize>,
+    limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    all: usize,
+    of_peer: usize,
+}
+
+impl Limits {
+    fn of_process() -> Self {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Self::with_files(files.unwrap_or(u64::MAX))
+    }
+
+    /// Where so many files may be open.
+    fn with_files(files: u64) -> Self {
+        let quarter = usize::try_from(files / 4).unwrap_or(usize::MAX).max(2);
+        let all = CONNECTIONS_MAX.min(quarter);
+        Limits { all, of_peer: PEER_CONNECTIONS_MAX.min(all.div_ceil(2)) }
+    }
 }
 
 #[derive(Debug)]
@@ -79,6 +101,7 @@ impl Connections {
             open: Mutex::default(),
             moves: AtomicU64::new(0),
             count: watch::Sender::new(0),
+            limits: Limits::of_process(),
         })
     }
 
@@ -92,7 +115,7 @@ impl Connections {
         let number = self.tick();
         let moved_at = Arc::new(AtomicU64::new(number));
         let mut open = self.lock();
-        if let Some(slowest) = who_goes(&open, peer) {
+        if let Some(slowest) = who_goes(&open, peer, self.limits) {
             open.remove(&slowest);
             tracing::debug!(target: "tenure", "sidecar: closed a slow connection to make room");
         }
@@ -128,15 +151,15 @@ impl Connections {
 }
 
 /// Who makes room for a newcomer of `peer`; `None` while there is room.
-fn who_goes(open: &BTreeMap<u64, Open>, peer: Peer) -> Option<u64> {
+fn who_goes(open: &BTreeMap<u64, Open>, peer: Peer, limits: Limits) -> Option<u64> {
     let mut shares: BTreeMap<Peer, usize> = BTreeMap::new();
     for connection in open.values() {
         *shares.entry(connection.peer).or_default() += 1;
     }
     let own_share = shares.get(&peer).copied().unwrap_or_default();
     let from = match () {
-        () if own_share >= PEER_CONNECTIONS_MAX => peer,
-        () if open.len() >= CONNECTIONS_MAX => *shares.iter().max_by_key(|(_, n)| **n)?.0,
+        () if own_share >= limits.of_peer => peer,
+        () if open.len() >= limits.all => *shares.iter().max_by_key(|(_, n)| **n)?.0,
         () => return None,
     };
     let candidates = open.iter().filter(|(_, connection)| connection.peer == from);
@@ -181,6 +204,15 @@ mod tests {
         let mut newcomer = connections.enter(address(201));
         assert!(!is_gone(&mut newcomer));
         assert_eq!(modest.iter_mut().map(is_gone).filter(|gone| *gone).count(), 0);
+    }
+
+    /// A wrapper that cannot open a file cannot see what is left of its program.
+    #[test]
+    fn connections_leave_files_to_whoever_serves_them() {
+        assert_eq!(Limits::with_files(64), Limits { all: 16, of_peer: 8 });
+        let most = Limits { all: CONNECTIONS_MAX, of_peer: PEER_CONNECTIONS_MAX };
+        assert_eq!(Limits::with_files(u64::MAX), most);
+        assert_eq!(Limits::with_files(0), Limits { all: 2, of_peer: 1 });
     }
 
     #[test]

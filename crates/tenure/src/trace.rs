@@ -10,6 +10,7 @@ use std::fmt;
 use tenure_core::text::escaped;
 use tenure_core::{Event, EventKind, Reason, Role, StoreError};
 
+use crate::backend::Connection;
 use crate::state::ElectionState;
 
 /// What the log must know of an election beside its state.
@@ -78,9 +79,14 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
                 reason = reason.code(), %detail, "leader: lost");
         }
         EventKind::Lost { token, reason } => {
-            let token = token.get();
-            news!(circumstances, resource, id, role = "standby", token, reason = reason.code(),
-                detail = %reason, "leader: released");
+            let (token, code) = (token.get(), reason.code());
+            let is_down = matches!(state.status.borrow().connection, Connection::Down(_));
+            match is_down || circumstances.trouble.is_some() {
+                true => news!(circumstances, resource, id, role = "standby", token, reason = code,
+                    detail = %reason, "leader: stopped; without a store the lease ends by itself"),
+                false => news!(circumstances, resource, id, role = "standby", token, reason = code,
+                    detail = %reason, "leader: released"),
+            }
         }
         EventKind::StateChanged { from, to, reason } => {
             log_role(state, (*from, *to), reason, circumstances);

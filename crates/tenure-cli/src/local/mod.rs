@@ -175,11 +175,16 @@ pub(crate) fn serves(config: &Config) -> bool {
     config.settings().iter().any(|setting| setting.origin == Origin::Argument(LABEL.to_owned()))
 }
 
+/// Room for the longest path of a program, and two words after it.
+const NAME_AND_WORDS_LEN_MAX: usize = 4096 + 16;
+
 /// Whether the process of this folder in `/proc` is a local store, which whoever happens to be its
 /// parent lets live. It may be of another version.
 pub(crate) fn is_store(process: &Path) -> bool {
-    let words = fs::read(process.join("cmdline")).unwrap_or_default();
-    let mut words = words.split(|byte| *byte == 0).skip(1);
+    // One read is enough for the name and two words: this may be asked of thousands.
+    let mut buffer = [0; NAME_AND_WORDS_LEN_MAX];
+    let read = fs::File::open(process.join("cmdline")).and_then(|mut file| file.read(&mut buffer));
+    let mut words = buffer[..read.unwrap_or(0)].split(|byte| *byte == 0).skip(1);
     let is_asked = words.next() == Some(b"local") && words.next() == Some(b"serve");
     is_asked && (is_own_program(&process.join("exe")) || holds_lock(process))
 }

@@ -232,13 +232,14 @@ fn may_execute(prepared: &Prepared) -> bool {
     rustix::io::write(prepared.news.as_fd(), &[EXECUTING]) == Ok(1)
 }
 
-/// The environment of this process with `added` in place of what has the same name.
+/// The environment of this process with `added` in place of what has the same name. Ours comes
+/// first: whoever searches many processes for the mark finds it at once.
 fn merged(added: &[(&'static str, String)]) -> io::Result<Vec<CString>> {
     let line = |name: &[u8], value: &[u8]| c_string(&[name, b"=", value].concat());
     let kept = std::env::vars_os().filter(|(name, _)| added.iter().all(|(new, _)| name != new));
     let kept = kept.map(|(name, value)| line(name.as_bytes(), &value.into_vec()));
     let added = added.iter().map(|(name, value)| line(name.as_bytes(), value.as_bytes()));
-    kept.chain(added).collect()
+    added.chain(kept).collect()
 }
 
 fn c_string(bytes: &[u8]) -> io::Result<CString> {

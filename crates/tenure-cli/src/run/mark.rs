@@ -1,5 +1,7 @@
 //! The mark by which processes of a program are found, wherever they went.
 
+use std::io::{self, Read};
+
 /// The variable with the id of the instance that runs the program.
 pub(crate) const MARK: &str = "TENURE_ID";
 /// The ids of those around it, where the program is a wrapper itself: whatever its program starts
@@ -18,6 +20,18 @@ fn joined(lists: [String; 2]) -> Option<String> {
     (!ids.is_empty()).then(|| ids.join(" "))
 }
 
+/// How much of an environment is read at once.
+const PIECE_LEN: usize = 4096;
+
+/// What came of a search for a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Searched {
+    Found,
+    NotFound,
+    /// There was nothing to search.
+    Empty,
+}
+
 /// What the environment of a program shows.
 #[derive(Debug)]
 pub(super) struct Mark {
@@ -29,9 +43,40 @@ impl Mark {
         Mark { id }
     }
 
-    /// Whether this environment belongs to a program of the instance, or to one further in.
-    pub(super) fn is_in(&self, environment: &[u8]) -> bool {
-        environment.split(|byte| *byte == 0).any(|line| self.is_on(line))
+    /// Whether this environment belongs to a program of the instance, or to one further in. It is
+    /// read in pieces: an environment may have megabytes, and the mark is mostly at its beginning.
+    pub(super) fn search(&self, mut environment: impl Read) -> io::Result<Searched> {
+        let mut begun = Vec::new();
+        let mut piece = [0; PIECE_LEN];
+        let mut is_empty = true;
+        loop {
+            let len = match environment.read(&mut piece) {
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if len == 0 {
+                break;
+            }
+            is_empty = false;
+            let last_end = piece[..len].iter().rposition(|byte| *byte == 0);
+            let whole = last_end.map(|end| begun.len() + end);
+            begun.extend_from_slice(&piece[..len]);
+            let Some(whole) = whole else { continue };
+            if self.is_in(&begun[..whole]) {
+                return Ok(Searched::Found);
+            }
+            begun.drain(..=whole);
+        }
+        Ok(match self.is_in(&begun) {
+            true => Searched::Found,
+            false if is_empty => Searched::Empty,
+            false => Searched::NotFound,
+        })
+    }
+
+    fn is_in(&self, lines: &[u8]) -> bool {
+        lines.split(|byte| *byte == 0).any(|line| self.is_on(line))
     }
 
     fn is_on(&self, line: &[u8]) -> bool {
@@ -62,6 +107,20 @@ mod tests {
         for shown in foreign {
             assert!(!mark.is_in(shown.as_bytes()), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_mark_is_found_behind_megabytes_and_across_pieces() {
+        let mark = Mark::of(b"ada_1".to_vec());
+        let search = |environment: &[u8]| mark.search(environment).unwrap();
+        let long = [b"A=".to_vec(), vec![b'x'; 5 << 20]].concat();
+        assert_eq!(search(&[&long[..], b"\0TENURE_ID=ada_1\0B=2\0"].concat()), Searched::Found);
+        for len in PIECE_LEN - 20..PIECE_LEN + 20 {
+            let before = vec![b'x'; len];
+            assert_eq!(search(&[&before[..], b"\0TENURE_ID=ada_1"].concat()), Searched::Found);
+            assert_eq!(search(&[&before[..], b"\0TENURE_ID=ada_12"].concat()), Searched::NotFound);
+        }
+        assert_eq!(search(b""), Searched::Empty);
     }
 
     #[test]

@@ -32,9 +32,9 @@ use crate::logging::LogOptions;
 use crate::output::{plain, talk};
 use crate::store_options::{self, Target, blame};
 
-/// How long the store may take to hear that this instance leaves. If it does not, the lease ends
-/// by itself.
-pub(crate) const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the store may take to hear that this instance leaves, once nothing here needs the term
+/// any more. If it does not, the lease ends by itself.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Run a program only while this instance leads.
 ///
@@ -235,6 +235,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             check,
             loss_code: exits_on_loss.then_some(arguments.loss_code),
             illnesses: 0,
+            has_term: false,
         };
         wrapper.contend(&mut signals).await
     })?;
@@ -280,6 +281,8 @@ struct Wrapper {
     loss_code: Option<u8>,
     /// Terms in a row that ended because the work was found ill.
     illnesses: u32,
+    /// The last program ended before its lease did, and the term is not released yet.
+    has_term: bool,
 }
 
 impl Wrapper {
@@ -287,13 +290,19 @@ impl Wrapper {
     async fn contend(&mut self, signals: &mut Signals) -> Result<u8, Failure> {
         let over = self.contend_until_over(signals).await;
         // Together: neither a guard nor a store that is silent holds up the other.
-        tokio::join!(leave(&self.contest.tenure), self.supervisor.close());
+        let (is_heard, ()) = tokio::join!(self.contest.leave(), self.supervisor.close());
+        if self.has_term && !is_heard {
+            talk(
+                "the store did not confirm the release: nobody else can lead until the lease ends",
+            );
+        }
         over
     }
 
     async fn contend_until_over(&mut self, signals: &mut Signals) -> Result<u8, Failure> {
         let mut has_led = false;
         loop {
+            self.has_term = false;
             let term = tokio::select! {
                 biased;
                 signal = signals.next_farewell() => return Ok(code_of_signal(signal)),
@@ -304,7 +313,9 @@ impl Wrapper {
             has_led = true;
             self.contest.wait_left = self.contest.wait_timeout;
             let work = Work { election: &self.contest.election, check: self.check.as_ref() };
-            let ended = self.supervisor.run(&term, Some(work), signals).await?;
+            let ended = self.supervisor.run(&term, Some(work), signals).await;
+            self.has_term = !term.remaining().is_zero();
+            let ended = ended?;
             match ended {
                 Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(code_of(ending)),
                 Ended::Stuck => return Ok(exit::NO),
@@ -390,6 +401,24 @@ impl Contest {
         })
     }
 
+    /// Releases what is held; `true` if the store knows. Whoever was told over HTTP that this
+    /// instance leads for so long can rely on that: the store's time begins afterwards.
+    async fn leave(&self) -> bool {
+        let mut leaving = std::pin::pin!(self.tenure.shutdown());
+        let is_done = tokio::select! {
+            biased;
+            () = &mut leaving => true,
+            () = self.term_is_over() => false,
+        };
+        let in_time = is_done || tokio::time::timeout(LEAVE_TIMEOUT, leaving).await.is_ok();
+        in_time && !matches!(self.tenure.connection(), Connection::Down(_))
+    }
+
+    async fn term_is_over(&self) {
+        let mut watch = self.election.watch();
+        while watch.status().token.is_some() && watch.wait_for_change().await.is_some() {}
+    }
+
     /// Why this instance does not lead although the store is there.
     fn too_late(&self, limit: Duration) -> Failure {
         let status = self.election.status();
@@ -438,9 +467,4 @@ fn is_loss(term: &Term) -> bool {
 
 pub(crate) fn code_of_signal(signal: Signal) -> u8 {
     exit::of_signal(signal.as_raw() as u8)
-}
-
-/// Releases what is held, as far as the store answers.
-pub(crate) async fn leave(tenure: &Tenure) {
-    let _ = tokio::time::timeout(LEAVE_TIMEOUT, tenure.shutdown()).await;
 }

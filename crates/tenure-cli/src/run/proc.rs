@@ -17,7 +17,7 @@ use rustix::process::{
 };
 use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
 
-use super::mark::Mark;
+use super::mark::{Mark, Searched};
 use crate::local;
 
 /// The most descendants that are looked at below one process: a program that forks for ever must
@@ -26,8 +26,9 @@ const DESCENDANTS_MAX: usize = 10_000;
 /// The most threads whose children are looked at for one list of strays: the wrapper has other
 /// things to do.
 const THREADS_LISTED_MAX: usize = 2_000;
-/// The longest environment that is read, the system's own default limit.
-const ENVIRONMENT_LEN_MAX: u64 = 2 << 20;
+/// The longest environment that is read. The system allows three quarters of this, and a program
+/// may have moved the bounds of its own.
+const ENVIRONMENT_LEN_MAX: u64 = 8 << 20;
 
 /// The bit of a kernel thread among the flags of a process.
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -52,6 +53,12 @@ impl Shown {
     fn children(self) -> Option<Vec<Shown>> {
         let mut unbounded = usize::MAX;
         self.children_within(&mut unbounded)
+    }
+
+    /// The same of a process that has only its first thread, as most have: one file to read.
+    fn children_of_first(self) -> Option<Vec<Shown>> {
+        let list = std::fs::read_to_string(self.file(&format!("task/{}/children", self.0))).ok()?;
+        Some(list.split_whitespace().filter_map(|pid| pid.parse().ok().map(Shown)).collect())
     }
 
     /// The same, of no more threads than are left.
@@ -82,6 +89,7 @@ impl Shown {
 /// What `/proc` says of a process, in its numbers.
 struct Stat {
     has_ended: bool,
+    threads: u64,
     parent: Shown,
     group: Shown,
     /// In ticks since the system was started.
@@ -96,7 +104,7 @@ struct Stat {
 pub(super) struct Child {
     pub(super) pid: Pid,
     pub(super) has_ended: bool,
-    /// When it was started, if it has not ended.
+    /// When it was started, if that was asked for and it has not ended.
     pub(super) started: Option<u64>,
     /// Its folder in `/proc`.
     pub(super) folder: PathBuf,
@@ -119,21 +127,22 @@ impl Processes {
             (false, _) => return Err(failed("/proc is that of another pid namespace")),
         };
         let processes = Processes { depth };
-        match processes.children() {
+        match Shown(shown as u32).children() {
             Some(_) => Ok(processes),
             None => Err("the kernel does not list children (/proc/self/task/*/children)".into()),
         }
     }
 
-    /// The children of this process, and whether each has ended; `None` where nobody knows.
-    pub(super) fn children(self) -> Option<Vec<Child>> {
+    /// The children of this process, and whether each has ended; `None` where nobody knows. When
+    /// each was started is read only if `starts` are wanted: there may be thousands.
+    pub(super) fn children(self, starts: bool) -> Option<Vec<Child>> {
         let mut children = Vec::new();
         for shown in own()?.children()? {
             let Some(pid) = self.number(shown) else { continue };
             if let Some(has_ended) = child_has_ended(pid) {
                 // It is a child that nobody has reaped: the number is its own.
-                let stat = if has_ended { None } else { shown.stat() };
-                let started = stat.map(|stat| stat.started);
+                let is_wanted = starts && !has_ended;
+                let started = is_wanted.then(|| shown.stat()).flatten().map(|stat| stat.started);
                 children.push(Child { pid, has_ended, started, folder: shown.file("") });
             }
         }
@@ -159,6 +168,10 @@ impl Processes {
         let mut open: Vec<_> =
             children.iter().map(|(shown, pid)| (*shown, *pid, *pid, own)).collect();
         while let Some((shown, pid, child, parent)) = open.pop() {
+            // Each has a thread or more: not even begun, where there are too many.
+            if open.len() >= threads_left {
+                return leader.is_none().then_some(strays);
+            }
             let Some(stat) = shown.stat().filter(|stat| !stat.has_ended) else { continue };
             let stray = Stray { pid, started: stat.started };
             if is_passed_over(stray, &shown.file("")) {
@@ -169,7 +182,13 @@ impl Processes {
             if Some(stat.group) != leader {
                 strays.push(ListedStray { stray, child });
             }
-            let below = shown.children_within(&mut threads_left);
+            let below = match stat.threads {
+                1 => {
+                    threads_left -= 1;
+                    shown.children_of_first()
+                }
+                _ => shown.children_within(&mut threads_left),
+            };
             if threads_left == 0 {
                 return leader.is_none().then_some(strays);
             }
@@ -206,15 +225,31 @@ impl Processes {
         below
     }
 
-    /// A child that runs, as the guard knows it.
-    pub(super) fn stray(self, child: rustix::process::Pid) -> Option<Stray> {
-        let pid = from_system(child)?;
-        let stat = self.shown_child(pid)?.stat().filter(|stat| !stat.has_ended)?;
-        Some(Stray { pid, started: stat.started })
+    /// A child that runs, as the guard knows it; `None` if it has ended, or is not shown. Fails if
+    /// that cannot be read just now.
+    pub(super) fn stray(self, child: rustix::process::Pid) -> io::Result<Option<Stray>> {
+        let Some(pid) = from_system(child) else { return Ok(None) };
+        let shown = match self.depth {
+            None => self.shown_child(pid),
+            Some(_) => {
+                let children = own().and_then(Shown::children);
+                let children = children.ok_or_else(|| io::Error::other("/proc cannot be read"))?;
+                self.numbered(children).find(|(_, number)| *number == pid).map(|(shown, _)| shown)
+            }
+        };
+        let Some(shown) = shown else { return Ok(None) };
+        let stat = Stat::try_read(&shown.file("stat"))?.filter(|stat| !stat.has_ended);
+        Ok(stat.map(|stat| Stray { pid, started: stat.started }))
     }
 
     fn shown_child(self, child: Pid) -> Option<Shown> {
-        own()?.children()?.into_iter().find(|shown| self.number(*shown) == Some(child))
+        match self.depth {
+            // Nobody has reaped it, so the number is its own.
+            None => child_has_ended(child).and(self.shown(child)),
+            Some(_) => {
+                own()?.children()?.into_iter().find(|shown| self.number(*shown) == Some(child))
+            }
+        }
     }
 
     fn shown(self, pid: Pid) -> Option<Shown> {
@@ -363,18 +398,17 @@ impl Marked {
 
     /// As far as this thread knows, or the first thread of the process of this folder.
     fn of_thread(folder: &Path, mark: &Mark) -> Self {
-        let mut environment = Vec::new();
-        let read = std::fs::File::open(folder.join("environ"))
-            .and_then(|file| file.take(ENVIRONMENT_LEN_MAX).read_to_end(&mut environment));
-        match read {
-            _ if mark.is_in(&environment) => Marked::Yes,
+        let searched = std::fs::File::open(folder.join("environ"))
+            .and_then(|file| mark.search(file.take(ENVIRONMENT_LEN_MAX)));
+        match searched {
+            Ok(Searched::Found) => Marked::Yes,
             // Gone since it was listed: what it may have started is not in the list.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Marked::Unclear,
             // Somebody else's.
             Err(error) if Errno::from_io_error(&error) != Some(Errno::SRCH) => Marked::No,
-            Ok(1..) => Marked::No,
+            Ok(Searched::NotFound) => Marked::No,
             // Without memory of its own, which the system tells in either way.
-            Ok(0) | Err(_) => match Stat::read(&folder.join("stat")) {
+            Ok(Searched::Empty) | Err(_) => match Stat::read(&folder.join("stat")) {
                 Some(stat) if stat.is_being_executed() => Marked::Unclear,
                 _ => Marked::No,
             },
@@ -385,13 +419,27 @@ impl Marked {
 impl Stat {
     /// Of a process, or of one of its threads.
     fn read(file: &Path) -> Option<Self> {
-        let stat = std::fs::read_to_string(file).ok()?;
+        Self::try_read(file).ok().flatten()
+    }
+
+    /// The same; fails if it is there and cannot be read, as without a free descriptor.
+    fn try_read(file: &Path) -> io::Result<Option<Self>> {
+        match std::fs::read_to_string(file) {
+            Ok(stat) => Ok(Self::parse(&stat)),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(stat: &str) -> Option<Self> {
         // The name stands in brackets and may hold anything.
         let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
         let is_thread_gone = ["Z", "X"].contains(fields.first()?);
+        let threads = fields.get(17)?.parse().ok()?;
         Some(Stat {
             // A process lives as long as any thread of it does, and the state is that of one.
-            has_ended: is_thread_gone && fields.get(17)?.parse::<u64>().ok()? <= 1,
+            has_ended: is_thread_gone && threads <= 1,
+            threads,
             parent: Shown(fields.get(1)?.parse().ok()?),
             group: Shown(fields.get(2)?.parse().ok()?),
             started: fields.get(19)?.parse().ok()?,
@@ -406,6 +454,11 @@ impl Stat {
         let is_empty = self.environment_len == Some(0);
         !self.has_ended && !self.is_kernel_thread && !is_empty
     }
+}
+
+/// Whether whom a file was about is gone. It may be noticed while it is read.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
 }
 
 /// From where its environment begins and ends.
@@ -446,4 +499,17 @@ pub(super) fn to_system(pid: Pid) -> rustix::process::Pid {
 
 pub(super) fn from_system(pid: rustix::process::Pid) -> Option<Pid> {
     Pid::new(i64::from(pid.as_raw_nonzero().get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The wrapper may have no free descriptor for a moment.
+    #[test]
+    fn a_process_that_cannot_be_looked_at_is_not_taken_for_one_that_is_gone() {
+        assert!(matches!(Stat::try_read(Path::new("/proc/self/nothing")), Ok(None)));
+        assert!(matches!(Stat::try_read(Path::new("/proc/self/stat")), Ok(Some(_))));
+        assert!(Stat::try_read(Path::new("/proc/self")).is_err(), "it is there");
+    }
 }

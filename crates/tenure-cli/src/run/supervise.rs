@@ -5,6 +5,7 @@
 mod closing;
 mod old_checks;
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -227,8 +228,9 @@ impl Supervisor {
             biased;
             // Before the end of a child is looked at: it may be the end of an execution.
             execution = executed => Wakeup::Execution(execution),
-            _ = self.children.recv() => Wakeup::Child,
+            // Before children: thousands that end must not make a guard look silent.
             reply = reply => Wakeup::Reply(reply),
+            _ = self.children.recv() => Wakeup::Child,
             () = until(wakes_at) => Wakeup::Time,
         }
     }
@@ -395,16 +397,25 @@ impl Supervisor {
 
     fn list_children(&mut self) {
         self.old_checks.forget_ended(self.processes);
-        let listed = self.processes.children().map(|children| {
+        let starts = self.machine.needs_starts() || self.old_checks.have_left_any();
+        let mut answers = Vec::new();
+        let listed = self.processes.children(starts).map(|children| {
             let describe = |Child { pid, has_ended, started, folder }: Child| {
                 // The local store serves others, too. If it crashed, it was started from here.
                 let is_helper = self.is_helper(pid)
                     || self.old_checks.left(pid, started)
                     || !has_ended && local::is_store(&folder);
-                ListedChild { pid, started, has_ended, is_helper }
+                let child = ListedChild { pid, started, has_ended, is_helper };
+                if self.machine.is_to_be_killed(&child) {
+                    answers.push((pid, kill_child(pid)));
+                }
+                child
             };
             children.into_iter().map(describe).collect::<Vec<_>>()
         });
+        for (pid, answer) in answers {
+            self.machine.handle_kill_answer(boot_now(), pid, answer);
+        }
         self.machine.handle_children(boot_now(), listed.as_deref());
     }
 
@@ -480,22 +491,26 @@ impl Supervisor {
         health.begin();
     }
 
-    /// A check that waits at its gate, as the guard knows it.
-    fn waiting_check(&self) -> Option<Stray> {
-        let waiting = self.health.as_ref().and_then(Health::waiting)?;
-        self.processes.stray(waiting)
+    /// A check that waits at its gate, as the guard knows it; `None` if none waits, or the system
+    /// does not show it. Fails if that cannot be read just now.
+    fn waiting_check(&self) -> io::Result<Option<Stray>> {
+        match self.health.as_ref().and_then(Health::waiting) {
+            Some(waiting) => self.processes.stray(waiting),
+            None => Ok(None),
+        }
     }
 
     fn tell_of_waiting_check(&mut self) {
-        if let Some(check) = self.waiting_check() {
+        if let Ok(Some(check)) = self.waiting_check() {
             self.machine.handle_check_waits(boot_now(), check);
         }
     }
 
     /// A check that the guard was told of may begin; where the system does not show processes, the
-    /// guard cannot be told.
+    /// guard cannot be told. One that cannot be looked at just now waits.
     fn let_check_begin(&mut self) {
-        if self.waiting_check().is_none_or(|check| self.machine.knows_check(check)) {
+        let Ok(waiting) = self.waiting_check() else { return };
+        if waiting.is_none_or(|check| self.machine.knows_check(check)) {
             self.health.iter_mut().for_each(Health::open_gate);
         }
     }
@@ -611,7 +626,7 @@ fn text_of(word: &WrapperMessage) -> String {
         WrapperMessage::CutOff(had) => {
             format!("the program did not stop within {}: killed it", output::duration(*had))
         }
-        WrapperMessage::NotEnded { refused, stuck } => {
+        WrapperMessage::NotEnded { refused, stuck, is_listed } => {
             let mut whose = Vec::new();
             if !refused.is_empty() {
                 whose.push(format!("{} (EPERM: belongs to another user)", list(refused)));
@@ -620,7 +635,11 @@ fn text_of(word: &WrapperMessage) -> String {
                 whose.push(format!("{} (SIGKILL has no effect)", list(stuck)));
             }
             if whose.is_empty() {
-                whose.push("they start others faster than they can be killed".to_owned());
+                let why = match is_listed {
+                    true => "they start others faster than they can be killed",
+                    false => "/proc does not list them (are too many files open? see ulimit -n)",
+                };
+                whose.push(why.to_owned());
             }
             format!(
                 "processes of the program cannot be ended: {}: end them by hand. The leadership is \

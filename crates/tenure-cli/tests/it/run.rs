@@ -263,6 +263,41 @@ fn a_wrapper_can_be_asked_over_http() {
     });
 }
 
+/// Whoever was told "for so long" may rely on it, which takes longer than the store is waited for.
+#[test]
+fn a_wrapper_that_was_asked_over_http_releases_when_it_stops() {
+    let stage = crate::stage::Stage::on(crate::stage::Kind::Own);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let address = format!("127.0.0.1:{port}");
+    let mut wrapper = stage.wrap("ada", &["--ttl", "15s", "--http", &address], "exec sleep 600");
+    wait_until("the leader to say so", GENEROUS, || {
+        http(port, "/leader/job").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    });
+    wrapper.terminate();
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(143));
+    assert!(!stage.key_exists(), "the term is given back");
+}
+
+#[test]
+fn a_wrapper_whose_store_is_gone_does_not_say_that_it_released() {
+    let mut stage = crate::stage::Stage::on(crate::stage::Kind::Redis);
+    let log = stage.folder.path().join("log");
+    let lease = ["run", NAME, "--ttl", "20s", "--renew-every", "1s"];
+    let mut command = stage.command(&[&lease[..], &["--", "sleep", "600"]].concat());
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let mut wrapper = testkit::Process::spawn(command);
+    let said = |text: &str| std::fs::read_to_string(&log).unwrap().contains(text);
+    wait_until("it to lead", GENEROUS, || said("leader: acquired"));
+    stage.store.kill();
+    wait_until("a renewal to fail", GENEROUS, || said("renewal fails"));
+    wrapper.terminate();
+    assert_eq!(wrapper.wait(GENEROUS).code(), Some(143));
+    assert!(!said("leader: released"), "{:?}", std::fs::read_to_string(&log));
+    assert!(said("nobody else can lead until the lease ends"));
+}
+
 /// As `nohup` starts it, and a shell its background jobs.
 #[test]
 fn a_signal_that_was_ignored_from_the_start_ends_nobody() {

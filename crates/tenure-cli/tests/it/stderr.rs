@@ -177,6 +177,18 @@ fn a_command_that_cannot_say_what_is_wrong_still_exits_with_its_code() {
     }
 }
 
+#[test]
+fn a_short_command_ends_though_nobody_reads_what_it_says() {
+    let nowhere = "redis://127.0.0.1:1";
+    for words in [&["who", NAME][..], &["resign", NAME], &["clear", NAME], &["nonsense"]] {
+        let (_reader, writer) = stalled();
+        let mut command = plain_command(words);
+        command.env("TENURE_STORE", nowhere).stderr(writer);
+        let ended = Process::spawn(command).wait(GENEROUS);
+        assert_ne!(ended.code().expect("it ends by itself"), 0, "{words:?}");
+    }
+}
+
 /// The number of the program is there though its wrapper cannot say anything.
 #[test]
 fn a_wrapper_that_nobody_hears_is_terminated_as_any_other() {

@@ -1,5 +1,6 @@
 //! From a program to nothing of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::Moment;
@@ -16,6 +17,9 @@ const EMPTY_LISTS: u32 = 2;
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// How many looks confirm that all who are left belong to somebody else.
 const REFUSALS_MIN: u32 = 3;
+/// Of so many processes that are left, each end is looked at when it is told. Of more, only now and
+/// then: a list of thousands takes as long as many of them take to end.
+const LEFT_LOOKED_AT_ONCE: usize = 32;
 /// Between two looks at what cannot be ended.
 const STUCK_PAUSE: Duration = Duration::from_millis(100);
 
@@ -23,6 +27,8 @@ const STUCK_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     since: Moment,
+    /// When the last look began.
+    looked_at: Moment,
     pub(super) look_at: Moment,
     pause: Duration,
     empty_lists: u32,
@@ -73,6 +79,7 @@ impl Wrapper {
         program.unguarded_since = None;
         program.stage = Stage::Ending(Progress {
             since: now,
+            looked_at: now,
             look_at: now,
             pause: LOOK_PAUSE_MIN,
             empty_lists: 0,
@@ -85,22 +92,37 @@ impl Wrapper {
         if is_at_gate {
             self.outputs.push_back(Output::CloseGate);
         }
-        self.look_for_end();
+        self.look_for_end(now);
     }
 
     /// Kills the group, and looks first at the leader and then, once more, at all children.
-    pub(super) fn look_for_end(&mut self) {
-        let Some(Program { group: Some(group), .. }) = self.program else { return };
+    pub(super) fn look_for_end(&mut self, now: Moment) {
+        let Some(Program { group: Some(group), stage, .. }) = &mut self.program else { return };
+        let group = *group;
+        if let Stage::Ending(progress) = stage {
+            progress.looked_at = now;
+        }
         self.outputs.push_back(Output::KillGroup(group));
         self.outputs.push_back(Output::LookAtLeader(group));
     }
 
     /// The children that are the program's and have not ended.
     pub(super) fn left_of_program(&self, listed: &[ListedChild]) -> Vec<Pid> {
-        let is_left = |child: &&ListedChild| {
-            !child.has_ended && !child.is_helper && !self.strangers.contains(&child.pid)
-        };
-        listed.iter().filter(is_left).map(|child| child.pid).collect()
+        listed.iter().filter(|child| self.is_of_program(child)).map(|child| child.pid).collect()
+    }
+
+    fn is_of_program(&self, child: &ListedChild) -> bool {
+        !child.has_ended && !child.is_helper && !self.strangers.contains(&child.pid)
+    }
+
+    /// Whether a child is to be killed as soon as it is listed. The list of children tells all the
+    /// same who is left; but to list thousands takes long, and this one may be killed meanwhile.
+    pub fn is_to_be_killed(&self, child: &ListedChild) -> bool {
+        let is_ending = self
+            .program
+            .as_ref()
+            .is_some_and(|program| matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }));
+        is_ending && self.is_of_program(child) && !self.is_below_strangers(child)
     }
 
     /// Whether this was the end. `left` is `None` where nobody knows what is left.
@@ -109,8 +131,10 @@ impl Wrapper {
         let Some(program) = &mut self.program else { return };
         let is_stuck = matches!(program.stage, Stage::Stuck { .. });
         let nobody_is_left = is_proof && left.as_ref().is_some_and(Vec::is_empty);
+        let is_listed = left.is_some();
         let left = left.unwrap_or_default();
-        program.refused.retain(|pid| left.contains(pid));
+        let names: BTreeSet<Pid> = left.iter().copied().collect();
+        program.refused.retain(|pid| names.contains(pid));
         let progress = match &mut program.stage {
             Stage::Ending(progress) => progress,
             Stage::Stuck { .. } if nobody_is_left => return self.finish(now),
@@ -132,18 +156,20 @@ impl Wrapper {
         let is_hopeless = all_refused && !age.has_changed && progress.lists >= REFUSALS_MIN
             || now >= progress.since + STUCK_AFTER;
         if is_hopeless && !nobody_is_left && !is_stuck {
-            return self.give_up(now, left);
+            return self.give_up(now, left, is_listed);
         }
         if nobody_is_left {
             progress.look_at = now;
-            return self.look_for_end();
+            return self.look_for_end(now);
         }
         // Whoever is killed leaves its children to us: as long as that goes on, look at once again.
         progress.pause = match progress.left == left && !left.is_empty() {
             true => (progress.pause * 2).min(LOOK_PAUSE_MAX),
             false => LOOK_PAUSE_MIN,
         };
-        progress.look_at = now + progress.pause;
+        // And never for more than half of the time: who is dying needs the processor, too.
+        let took = now.since(progress.looked_at).min(LOOK_PAUSE_MAX);
+        progress.look_at = now + progress.pause.max(took);
         let before = std::mem::replace(&mut progress.left, left.clone());
         self.kill_each(&left, &before);
     }
@@ -152,18 +178,20 @@ impl Wrapper {
     /// as long as they are there, their children are not ours.
     fn kill_each(&mut self, left: &[Pid], before: &[Pid]) {
         self.outputs.extend(left.iter().map(|pid| Output::Kill(*pid)));
+        let before: BTreeSet<Pid> = before.iter().copied().collect();
         let stayed = left.iter().filter(|pid| before.contains(pid));
         self.outputs.extend(stayed.map(|pid| Output::KillBelow(*pid)));
     }
 
     /// Some cannot be ended. They are named, the term is held, and they are tried again.
-    fn give_up(&mut self, now: Moment, left: Vec<Pid>) {
+    fn give_up(&mut self, now: Moment, left: Vec<Pid>, is_listed: bool) {
         let Some(program) = &mut self.program else { return };
         let (refused, stuck) = left.iter().partition(|pid| program.refused.contains(pid));
         program.stage = Stage::Stuck { pids: left, look_at: now };
         self.is_closed = true;
         self.outputs.push_back(Output::HoldTerm);
-        self.outputs.push_back(Output::Say(WrapperMessage::NotEnded { refused, stuck }));
+        let message = WrapperMessage::NotEnded { refused, stuck, is_listed };
+        self.outputs.push_back(Output::Say(message));
         self.hold(now);
     }
 
@@ -177,7 +205,7 @@ impl Wrapper {
             Stage::Stuck { look_at, .. } if now >= *look_at => *look_at = now + STUCK_PAUSE,
             _ => return,
         }
-        self.look_for_end();
+        self.look_for_end(now);
     }
 
     /// Nothing is left, or nothing more can be done. The term may be released.
@@ -193,6 +221,13 @@ impl Wrapper {
             self.unforgotten = program.group;
             self.make_forget(now);
         }
+    }
+}
+
+impl Progress {
+    /// Whether few were left at the last look.
+    pub(super) fn is_short(&self) -> bool {
+        self.left.len() <= LEFT_LOOKED_AT_ONCE
     }
 }
 

@@ -117,8 +117,11 @@ pub enum WrapperMessage {
     NotEnded {
         /// Processes that belong to another user.
         refused: Vec<Pid>,
-        /// Processes that hang inside the kernel, or come back faster than they can be killed.
+        /// Processes that hang inside the kernel.
         stuck: Vec<Pid>,
+        /// Whether the last list of children could be made. If so and nobody is named, they come
+        /// back faster than they can be killed.
+        is_listed: bool,
     },
 }
 
@@ -358,7 +361,12 @@ impl Wrapper {
     pub fn handle_child_news(&mut self, now: Moment) {
         self.outputs.push_back(Output::LookAtGuard);
         match &self.program {
-            Some(Program { stage: Stage::Ending(_), .. }) => self.look_for_end(),
+            // With many, the look that is due comes soon enough: each takes long, and those who are
+            // dying need the processor as well.
+            Some(Program { stage: Stage::Ending(progress), .. }) if progress.is_short() => {
+                self.look_for_end(now);
+            }
+            Some(Program { stage: Stage::Ending(_), .. }) => {}
             Some(Program { group: Some(group), leader: None, .. }) => {
                 self.outputs.push_back(Output::LookAtLeader(*group));
             }
@@ -413,7 +421,7 @@ impl Wrapper {
         self.check_guard(now);
         let Some(program) = &self.program else { return };
         match &program.stage {
-            Stage::Ending(progress) if now >= progress.look_at => self.look_for_end(),
+            Stage::Ending(progress) if now >= progress.look_at => self.look_for_end(now),
             Stage::Ending(_) => {}
             Stage::Stuck { .. } => self.hold(now),
             _ if now >= program.deadline.kill_at => self.handle_cut_off(now),
@@ -459,12 +467,14 @@ impl Wrapper {
 
     /// Children that have ended are nobody's but ours to reap, once whoever started them had time.
     fn reap_old(&mut self, now: Moment, listed: &[ListedChild]) {
+        // Sets: a program may have thousands of processes, and all of them end at once.
+        let there: BTreeSet<Pid> = listed.iter().map(|child| child.pid).collect();
         // Whoever is not there any more was reaped by somebody else.
-        self.strangers.retain(|pid| listed.iter().any(|child| child.pid == *pid));
+        self.strangers.retain(|pid| there.contains(pid));
         let leader = self.program.as_ref().and_then(|program| program.group);
         let kept = [leader, self.unforgotten];
         let ended = listed.iter().filter(|child| child.has_ended && !child.is_helper);
-        let ended: Vec<Pid> =
+        let ended: BTreeSet<Pid> =
             ended.map(|child| child.pid).filter(|pid| !kept.contains(&Some(*pid))).collect();
         self.ended_children.retain(|pid, _| ended.contains(pid));
         for pid in ended {

@@ -30,7 +30,7 @@ impl Wrapper {
         }
         self.introduce_program(now);
         if matches!(self.program.as_ref().map(|it| &it.stage), Some(Stage::Ending(_))) {
-            self.look_for_end();
+            self.look_for_end(now);
         }
     }
 

@@ -20,6 +20,10 @@ impl Below {
         self.last.contains(&stray) || self.before.contains(&stray)
     }
 
+    fn is_empty(&self) -> bool {
+        self.last.is_empty() && self.before.is_empty()
+    }
+
     fn replace(&mut self, listed: BTreeSet<Stray>) {
         self.before = std::mem::replace(&mut self.last, listed);
     }
@@ -81,10 +85,19 @@ impl Wrapper {
     /// start: the number alone may be one of the program's by now.
     pub(super) fn adopt_strangers(&mut self, listed: &[ListedChild]) {
         for child in listed.iter().filter(|child| !child.has_ended) {
-            let stray = child.started.map(|started| Stray { pid: child.pid, started });
-            if stray.is_some_and(|stray| self.below_strangers.contains(stray)) {
+            if self.is_below_strangers(child) {
                 self.strangers.insert(child.pid);
             }
         }
+    }
+
+    pub(super) fn is_below_strangers(&self, child: &ListedChild) -> bool {
+        let stray = child.started.map(|started| Stray { pid: child.pid, started });
+        stray.is_some_and(|stray| self.below_strangers.contains(stray))
+    }
+
+    /// Whether a list of children has to tell when each was started, which costs a look at each.
+    pub fn needs_starts(&self) -> bool {
+        !self.below_strangers.is_empty()
     }
 }

@@ -693,6 +693,12 @@ impl World {
             return self.wrapper.handle_children(now, None);
         }
         let mut listed = self.list_slowly();
+        // As the driver does: most are killed while the list is made.
+        for child in listed.iter().filter(|_| self.flaw.is_none()) {
+            if self.wrapper.is_to_be_killed(child) {
+                self.kernel.kill(child.pid.get());
+            }
+        }
         if self.flaw == Some(Flaw::EndedSinceIsNoChange) {
             listed.retain(|child| !child.has_ended);
         }

@@ -52,6 +52,11 @@ impl OldChecks {
         started.is_some_and(|started| self.refused.contains(&Stray { pid, started }))
     }
 
+    /// Whether they left anything behind that cannot be killed.
+    pub(super) fn have_left_any(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
     /// Any process of theirs.
     pub(super) fn first(&self) -> Option<i32> {
         let killed = self.killed.first().map(|pid| pid.as_raw_nonzero().get());
