@@ -39,6 +39,7 @@ mod sentinel;
 mod serve;
 mod serve_forms;
 mod sidecar;
+mod sidecar_end;
 mod stage;
 mod stderr;
 mod stdout;
