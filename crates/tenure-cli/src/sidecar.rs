@@ -3,6 +3,8 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tenure::config::{Config, Loader};
 use tenure_sidecar::{Certificates, ServerSettings, Sidecar, SidecarError};
@@ -84,7 +86,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     // quarantine.
     let listener = ServerSettings::from_config(&config.sidecar)?.bind().await?;
     // From before it takes part: a signal that comes early must not cost a lease.
-    let mut end = std::pin::pin!(asked_to_end()?);
+    let mut signals = EndSignals::listen()?;
     let hang_ups = HangUps::listen()?;
     let names = arguments.names.as_slice();
     let starting = async {
@@ -95,7 +97,7 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     };
     let sidecar = tokio::select! {
         sidecar = starting => sidecar?,
-        () = &mut end => return Ok(ExitCode::SUCCESS),
+        () = signals.next() => return Ok(ExitCode::SUCCESS),
     };
     if is_local {
         local::keep(sidecar.tenure());
@@ -110,14 +112,29 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     let certificates = server.certificates();
     let ends = async {
         tokio::select! {
-            () = end => {}
+            () = signals.next() => {}
             () = hang_ups.obey(certificates) => {}
         }
     };
     server.serve(ends).await;
-    sidecar.shutdown().await;
-    Ok(ExitCode::SUCCESS)
+    let asked_again = async {
+        tokio::time::sleep(SAME_SIGNAL_WITHIN).await;
+        signals.forget();
+        signals.next().await;
+    };
+    tokio::select! {
+        () = sidecar.shutdown() => return Ok(ExitCode::SUCCESS),
+        () = asked_again => {}
+    }
+    sidecar.kill_hooks().await;
+    let why =
+        "asked to end again: hooks were killed, and a lease that was not released ends by itself";
+    Err(Failure::new(exit::NO, why.to_owned()))
 }
+
+/// Signals that come this soon after another are the same request: some supervisors send one to the
+/// process and to its group.
+const SAME_SIGNAL_WITHIN: Duration = Duration::from_millis(500);
 
 /// Whoever wants the work to beat must hear that a sidecar cannot know whether it does.
 fn tell_unheard_beats(config: &Config, names: &[String]) {
@@ -176,21 +193,46 @@ fn with_ttl(loader: Loader, names: &[String], ttl: &str) -> Loader {
     names.iter().fold(loader.set(["defaults", "ttl"], ttl, "--ttl"), lay)
 }
 
+/// The signals that ask a program to end.
+struct EndSignals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl EndSignals {
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(exit::NO, format!("cannot listen to signals: {error}"))
+            })
+        };
+        let (terminate, interrupt) =
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        somebody_listens();
+        Ok(EndSignals { terminate, interrupt })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// What has come so far does not count.
+    fn forget(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        for signals in [&mut self.terminate, &mut self.interrupt] {
+            // Several that came together are kept as one.
+            let _ = signals.poll_recv(&mut context);
+        }
+    }
+}
+
 /// Resolves on the first of the signals that ask a program to end.
 pub(crate) fn asked_to_end() -> Result<impl Future<Output = ()>, Failure> {
-    let listen = |kind| {
-        signal(kind)
-            .map_err(|error| Failure::new(exit::NO, format!("cannot listen to signals: {error}")))
-    };
-    let (mut terminate, mut interrupt) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    somebody_listens();
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
+    let mut signals = EndSignals::listen()?;
+    Ok(async move { signals.next().await })
 }
 
 impl From<SidecarError> for Failure {

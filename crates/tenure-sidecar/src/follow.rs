@@ -373,15 +373,17 @@ impl Listener {
 
     fn gained(&mut self, status: &Status, token: Token) {
         self.leads_under = Some(token);
-        if self.release == Release::AfterHooks {
-            let term = self.watched.election.as_ref().and_then(tenure::Election::term);
-            // Over already: a gain told now could no longer be taken back in time.
-            let Some(term) = term.filter(|term| term.token() == token) else { return };
-            let holding = hold(term, Arc::clone(&self.hooks), status.id.to_string());
-            self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
-        }
         let reason = if status.enabled { "granted" } else { "disabled" };
+        if self.release == Release::AtOnce {
+            return self.tell_hooks(status, Turn::Gain, Some(token), reason);
+        }
+        let term = self.watched.election.as_ref().and_then(tenure::Election::term);
+        // Over already: a gain told now could no longer be taken back in time.
+        let Some(term) = term.filter(|term| term.token() == token) else { return };
         self.tell_hooks(status, Turn::Gain, Some(token), reason);
+        // Not before: on another thread it would tell of the loss first.
+        let holding = hold(term, Arc::clone(&self.hooks), status.id.to_string());
+        self.holding = Some(Holding(tokio::spawn(holding).abort_handle()));
     }
 
     fn lost(&mut self, status: &Status, reason: &'static str) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tenure::config::{Config, SidecarConfig};
-use tenure::{Election, EventKind, Events, OnLoss, Tenure};
+use tenure::{Election, EventKind, Events, OnLoss, Tenure, Term};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
@@ -20,6 +20,10 @@ use crate::{clock, follow, routes};
 
 /// How long the last events of stopped elections may take to be read: they are there already.
 const EVENTS_END_MAX: Duration = Duration::from_secs(2);
+
+/// How long elections may take to stop, beyond what was promised in their name: the store may not
+/// answer, and then leases end by themselves.
+const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// A running sidecar. Cheap to clone; its background tasks end with the last clone.
 #[derive(Clone, Debug)]
@@ -41,6 +45,7 @@ pub(crate) struct Shared {
     listening: watch::Sender<usize>,
     pub(crate) standby_is_degraded: bool,
     pub(crate) started_at_ms: u64,
+    release: Release,
 }
 
 impl Shared {
@@ -48,35 +53,87 @@ impl Shared {
         self.resources.iter().find(|watched| watched.name() == name)
     }
 
-    async fn shutdown(&self) {
-        self.tenure.shutdown().await;
-        // The end of each election is in its events; until they are read, no hook knows of it.
+    /// Stops every election and ends the hooks. What is `held` of a term is dropped as soon as
+    /// nothing contends any more.
+    async fn shutdown(&self, held: Option<Term>) {
+        let stopped = async {
+            // Polled in this order: the first asks the elections to stop before it waits.
+            tokio::join!(self.tenure.shutdown(), async move { drop(held) });
+        };
+        let stop_max = self.stop_max();
+        match tokio::time::timeout(stop_max, stopped).await {
+            Ok(()) => self.read_last_events().await,
+            // The loss was told long ago; only the store was not.
+            Err(_) => tracing::warn!(target: "tenure",
+                "sidecar: the store did not answer within {stop_max:?}: leases end by themselves"),
+        }
+        self.hooks.end().await;
+    }
+
+    /// How long the elections may take to stop: until the last promise to a caller is over, and
+    /// until the hooks on loss have had their time where the release waits for them.
+    fn stop_max(&self) -> Duration {
+        let promised = self.resources.iter().map(|watched| watched.promised_for()).max();
+        let grace = match self.release {
+            Release::AtOnce => Duration::ZERO,
+            Release::AfterHooks => {
+                let statuses = self.resources.iter().filter_map(|watched| watched.status());
+                statuses.map(|status| status.timing.stop_grace()).max().unwrap_or_default()
+            }
+        };
+        promised.unwrap_or_default().max(grace) + STOP_MAX
+    }
+
+    /// The end of each election is in its events; until they are read, no hook knows of it.
+    async fn read_last_events(&self) {
         let mut listening = self.listening.subscribe();
         let all_read = listening.wait_for(|count| *count == 0);
         if tokio::time::timeout(EVENTS_END_MAX, all_read).await.is_err() {
             tracing::warn!(target: "tenure", "sidecar: the events of an election have no end");
         }
-        self.hooks.end().await;
     }
 
     /// Ends the process with `code` once the term of an election was lost and the hooks know of it.
     async fn exit_on_loss(self: Arc<Self>, election: Election, mut events: Events, code: i32) {
-        loop {
-            let is_lost = match events.next().await {
-                Some(Ok(event)) => is_loss(&event.kind),
-                // Some were dropped; the status has counted what was in them.
-                Some(Err(_)) => election.status().counts.losses > 0,
-                None => return,
-            };
-            if is_lost {
-                break;
-            }
-        }
-        // It has an end by itself: elections stop when their lease is over, and hooks are killed.
+        let held = tokio::select! {
+            biased;
+            term = lost_term(&election) => Some(term),
+            is_lost = hears_of_loss(&election, &mut events) => match is_lost {
+                true => None,
+                false => return,
+            },
+        };
         // Nothing is dropped below, so what a hook still runs would outlive this process.
-        self.shutdown().await;
+        self.shutdown(held).await;
         std::process::exit(code);
     }
+}
+
+/// Waits for a term that is lost. The election does not contend again before it is dropped.
+async fn lost_term(election: &Election) -> Term {
+    while let Ok(term) = election.wait_for_leadership().await {
+        term.wait_until_stopping().await;
+        if term.stop_reason().is_some_and(|reason| reason.is_involuntary()) {
+            return term;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Waits for the loss of a term that came and went unseen, or while it was being released;
+/// `false` when the election has stopped.
+async fn hears_of_loss(election: &Election, events: &mut Events) -> bool {
+    while let Some(event) = events.next().await {
+        let is_lost = match event {
+            Ok(event) => is_loss(&event.kind),
+            // Some were dropped; the status has counted what was in them.
+            Err(_) => election.status().counts.losses > 0,
+        };
+        if is_lost {
+            return true;
+        }
+    }
+    false
 }
 
 fn is_loss(event: &EventKind) -> bool {
@@ -157,11 +214,17 @@ impl Sidecar {
     }
 
     /// Stops every election of its client, releases leases, and waits for the hooks on loss, but no
-    /// longer than one attempt of each takes: then they are killed.
+    /// longer than one attempt of each takes: then they are killed. A store that does not answer is
+    /// waited for as long as callers may rely on an answer, and 5 s more.
     ///
     /// Without this, running hooks are killed when the last clone is dropped.
     pub async fn shutdown(&self) {
-        self.shared.shutdown().await;
+        self.shared.shutdown(None).await;
+    }
+
+    /// Kills the hooks that run, and begins none any more: for a program that must end now.
+    pub async fn kill_hooks(&self) {
+        self.shared.hooks.kill().await;
     }
 
     /// The client of the sidecar.
@@ -280,6 +343,7 @@ impl SidecarBuilder {
             listening: watch::Sender::new(listening.len()),
             standby_is_degraded: self.standby_is_degraded,
             started_at_ms: clock::unix_ms(),
+            release: self.release,
         });
         let mut tasks = start_tasks(&shared, listening, self.release);
         for (election, events, code) in self.exits {

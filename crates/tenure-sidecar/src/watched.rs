@@ -170,6 +170,8 @@ struct Promise {
     /// Keeps the term from being given to others while somebody relies on it.
     guard: Option<Term>,
     until: Option<Instant>,
+    /// When the last one ends that was ever made.
+    last_until: Option<Instant>,
 }
 
 /// A leadership that somebody may act on for a while.
@@ -421,7 +423,14 @@ impl Watched {
         }
         let until = clock::now() + valid_for;
         promise.until = Some(promise.until.map_or(until, |known| known.max(until)));
+        promise.last_until = promise.last_until.max(Some(until));
         Some(Promised { token, valid_for, remaining })
+    }
+
+    /// How long callers may still rely on what they were told.
+    pub(crate) fn promised_for(&self) -> Duration {
+        let until = self.lock_promise().last_until;
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(clock::now()))
     }
 
     /// Takes a guard on each term and drops it when work has to stop and every promise is

@@ -41,6 +41,7 @@ mod sentinel;
 mod serve;
 mod serve_forms;
 mod sidecar;
+mod sidecar_end;
 mod stage;
 mod stderr;
 mod stdout;

@@ -7,7 +7,7 @@ use testkit::{GENEROUS, Process, RedisServer, TempFolder, wait_until};
 
 use crate::stage::{PROMPTLY, plain_command};
 
-fn sidecar(words: &[&str]) -> Command {
+pub(crate) fn sidecar(words: &[&str]) -> Command {
     let mut command = plain_command(&["sidecar"]);
     command.args(words);
     command
@@ -183,7 +183,11 @@ fn a_sidecar_that_cannot_serve_takes_no_part() {
 }
 
 /// A sidecar of `report` that leads, with these settings in its file.
-fn leading(server: &RedisServer, folder: &TempFolder, settings: &str) -> (Process, String) {
+pub(crate) fn leading(
+    server: &RedisServer,
+    folder: &TempFolder,
+    settings: &str,
+) -> (Process, String) {
     let text = format!("defaults.fresh_store = true\nelections.report.ttl = '5s'\n{settings}");
     let config = folder.write("tenure.toml", &text);
     let url = server.url();
@@ -192,13 +196,13 @@ fn leading(server: &RedisServer, folder: &TempFolder, settings: &str) -> (Proces
     command.current_dir(folder.path());
     command.stderr(std::fs::File::create(folder.path().join("stderr")).unwrap());
     let process = Process::spawn(command);
-    let line = process.next_line_with("serving report at http", GENEROUS);
+    let line = process.next_line_with("report at http", GENEROUS);
     let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
     wait_until("it leads", GENEROUS, || server.cli(&["EXISTS", "tenure:report"]) == "1");
     (process, address)
 }
 
-fn written(folder: &TempFolder, file: &str) -> String {
+pub(crate) fn written(folder: &TempFolder, file: &str) -> String {
     std::fs::read_to_string(folder.path().join(file)).unwrap_or_default()
 }
 

@@ -1,13 +1,14 @@
 //! A hook that is a shell command.
 
-use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
+use super::ending::RunningHook;
+use super::proc::MARKS;
 use super::{Happening, Interrupted, Turn};
 
 /// Runs a command to its end, or until it is interrupted: then it is killed with all it started,
@@ -17,6 +18,7 @@ pub(super) async fn run(
     happening: &Happening,
     interrupted: impl Future<Output = Interrupted>,
 ) -> Result<Result<(), String>, Interrupted> {
+    let mark = format!("hook_{:016x}", fastrand::u64(..));
     let child = Command::new("/bin/sh")
         .arg("-c")
         .arg(command)
@@ -25,7 +27,7 @@ pub(super) async fn run(
         .env("TENURE_ID", &happening.id)
         .env("TENURE_TOKEN", happening.token.to_string())
         .env("TENURE_REASON", happening.reason)
-        .envs(outer_ids().map(|ids| ("OUTER_TENURE_IDS", ids)))
+        .env(MARKS, marks_with(&mark))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -43,17 +45,19 @@ pub(super) async fn run(
     if let Some(stderr) = child.stderr.take() {
         tokio::spawn(pass_on(stderr, happening.turn, happening.name.clone()));
     }
-    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    let mut whole = Group(group);
+    let shell = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let mut running = KilledOnDrop(shell.map(|shell| RunningHook::new(shell, mark)));
     let status = tokio::select! {
         status = child.wait() => status,
         why = interrupted => {
-            whole.kill();
-            see_gone(&mut child, happening).await;
+            if let Some(hook) = running.0.take() {
+                see_gone(hook, happening).await;
+            }
+            reap(&mut child).await;
             return Err(why);
         }
     };
-    whole.0 = None;
+    running.0 = None;
     Ok(match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("ended with {status}")),
@@ -61,20 +65,52 @@ pub(super) async fn run(
     })
 }
 
-/// How long a hook that was killed may take to be gone before it is named.
-const GONE_WITHIN: Duration = Duration::from_secs(2);
+/// The pause before what could not be killed is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Waits for the end of a hook that was killed. One that became another user, as `sudo` does, is
-/// not gone, and what comes after it waits: people must hear why.
-async fn see_gone(child: &mut Child, happening: &Happening) {
-    if tokio::time::timeout(GONE_WITHIN, child.wait()).await.is_ok() {
-        return;
+/// Kills a hook and waits for its end. What became another user, as `sudo` does, is not gone, and
+/// what comes after it waits: people must hear why.
+async fn see_gone(mut hook: RunningHook, happening: &Happening) {
+    let mut told = Vec::new();
+    loop {
+        // It may take a while, in which this thread has questions to answer.
+        let killed = tokio::task::spawn_blocking(move || {
+            let left = hook.kill();
+            (hook, left)
+        });
+        // Only a runtime that ends drops it.
+        let Ok((same, left)) = killed.await else { return };
+        if left.is_empty() {
+            return;
+        }
+        if told != left {
+            warn_of_left(&left, happening);
+            told = left;
+        }
+        hook = same;
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// The most processes that one warning names.
+const NAMED_MAX: usize = 10;
+
+fn warn_of_left(left: &[i32], happening: &Happening) {
     let (resource, hook) = (happening.name.as_str(), happening.turn.as_str());
-    let pid = child.id().unwrap_or_default();
+    let named: Vec<String> = left.iter().take(NAMED_MAX).map(i32::to_string).collect();
+    let named = named.join(", ");
+    let more = match left.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     tracing::warn!(target: "tenure", resource, hook,
-        "a hook is to end, and process {pid} cannot be killed (does it belong to another user?): \
-         the hooks after it wait until it has ended");
+        "a hook is to end, and process {named}{more} cannot be killed (does it belong to another \
+         user?): the hooks after it wait until it has ended");
+}
+
+/// Takes note of the end of the shell, which was killed.
+async fn reap(child: &mut Child) {
+    // It cannot fail for a child of this process.
     let _ = child.wait().await;
 }
 
@@ -169,65 +205,22 @@ impl Lines {
     }
 }
 
-/// Where this process is the program of a wrapper: whose, which the id above hides from the guard
-/// there. See `tenure run`.
-fn outer_ids() -> Option<String> {
-    let ids = ["OUTER_TENURE_IDS", "TENURE_ID"].map(|name| std::env::var(name).unwrap_or_default());
-    let ids: Vec<&str> = ids.iter().flat_map(|list| list.split_whitespace()).collect();
-    (!ids.is_empty()).then(|| ids.join(" "))
+/// The marks of a hook: its own, and, where this process is the program of a wrapper, whose: the
+/// id in the environment of the hook hides that from the guard there. See `tenure run`.
+fn marks_with(mark: &str) -> String {
+    let outer = [MARKS, "TENURE_ID"].map(|name| std::env::var(name).unwrap_or_default());
+    let outer = outer.iter().flat_map(|list| list.split_whitespace());
+    outer.chain([mark]).collect::<Vec<_>>().join(" ")
 }
 
-/// The most processes below a hook that are looked for.
-const BELOW_MAX: usize = 1_000;
+/// Kills a hook that nobody waits for any more, with all it started, unless it ended in order.
+struct KilledOnDrop(Option<RunningHook>);
 
-/// What descends from a process, held so that no number can become another's.
-fn below(top: Pid) -> Vec<OwnedFd> {
-    let mut found = Vec::new();
-    let mut parents = vec![top];
-    while let Some(parent) = parents.pop() {
-        for child in children_of(parent) {
-            let held = pidfd_open(child, PidfdFlags::empty());
-            // Asked once it is held.
-            if let (Ok(held), true) = (held, children_of(parent).contains(&child)) {
-                found.push(held);
-                parents.push(child);
-            }
-            if found.len() >= BELOW_MAX {
-                return found;
-            }
-        }
-    }
-    found
-}
-
-fn children_of(parent: Pid) -> Vec<Pid> {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero()));
-    let lists = threads.into_iter().flatten().flatten();
-    let lists = lists.map(|thread| std::fs::read_to_string(thread.path().join("children")));
-    let text = lists.flatten().collect::<Vec<_>>().join(" ");
-    text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
-}
-
-/// Kills a process group, and what left it, unless it ended in order.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn kill(&mut self) {
-        if let Some(group) = self.0.take() {
-            // Found first: what leaves the group, as `timeout` does, is nobody's afterwards.
-            let below = below(group);
-            // It may have ended by itself meanwhile.
-            let _ = kill_process_group(group, Signal::KILL);
-            for process in below {
-                let _ = pidfd_send_signal(process, Signal::KILL);
-            }
-        }
-    }
-}
-
-impl Drop for Group {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        self.kill();
+        if let Some(mut hook) = self.0.take() {
+            hook.kill();
+        }
     }
 }
 

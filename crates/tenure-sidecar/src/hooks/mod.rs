@@ -5,7 +5,9 @@
 //! something newer happened to the same resource: an old gain told after a loss would be a lie.
 
 mod command;
+mod ending;
 mod order;
+mod proc;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -223,11 +225,18 @@ impl Hooks {
         if tokio::time::timeout(FAREWELL_MAX, self.all_settled()).await.is_ok() {
             return;
         }
-        for (name, resource) in self.unsettled() {
-            resource.lock().give_up();
-            resource.told.notify_one();
+        for (name, _) in self.unsettled() {
             tracing::warn!(target: "tenure", resource = name,
                 "hooks have not ended within {FAREWELL_MAX:?}: they are killed");
+        }
+        self.kill().await;
+    }
+
+    /// Kills what runs, and begins nothing any more.
+    pub(crate) async fn kill(&self) {
+        for resource in self.resources.values() {
+            resource.lock().give_up();
+            resource.told.notify_one();
         }
         let _ = tokio::time::timeout(KILLED_MAX, self.all_settled()).await;
         for (name, _) in self.unsettled() {

@@ -10,6 +10,7 @@
 //!                         └────────────┘
 //! newer news while telling: pauses end, a gain that runs is ended, a loss that runs may end its
 //! try. When nothing runs any more, the newest news is told; what lay between is told to nobody.
+//! a term whose gain was told to nobody: nor is its loss; the one before it goes on being told.
 //! given up: whatever runs is ended, and nothing is begun any more.
 //! ```
 
@@ -62,6 +63,11 @@ pub(super) struct Order {
     waiting: Option<Arc<Happening>>,
     /// The last term whose loss is known.
     lost_token: Option<u64>,
+    /// The last term whose gain was told.
+    gained_token: Option<u64>,
+    /// The loss of that term, and the hooks that were not told of it yet.
+    loss: Option<Arc<Happening>>,
+    untold: Vec<usize>,
     is_given_up: bool,
     last_number: u64,
     outputs: VecDeque<Output>,
@@ -88,6 +94,9 @@ impl Order {
             deliveries: Vec::new(),
             waiting: None,
             lost_token: None,
+            gained_token: None,
+            loss: None,
+            untold: Vec::new(),
             is_given_up: false,
             last_number: 0,
             outputs: VecDeque::new(),
@@ -101,12 +110,16 @@ impl Order {
                 return;
             }
             self.lost_token = Some(happening.token);
+            self.note_loss(happening);
         }
         self.drop_waiting();
         if self.is_given_up {
             return;
         }
-        self.waiting = Some(Arc::clone(happening));
+        self.waiting = match happening.turn {
+            Turn::Gain => Some(Arc::clone(happening)),
+            Turn::Loss => self.loss.clone(),
+        };
         self.interrupt();
         self.proceed();
     }
@@ -125,7 +138,10 @@ impl Order {
                 return;
             }
         };
-        self.deliveries.remove(index);
+        let ended = self.deliveries.remove(index);
+        if ended.happening.turn == Turn::Loss && outcome != HookOutcome::Superseded {
+            self.untold.retain(|untold| *untold != hook);
+        }
         self.count(hook, outcome);
         self.proceed();
     }
@@ -210,13 +226,41 @@ impl Order {
         given_up.into_iter().for_each(|hook| self.count(hook, HookOutcome::Superseded));
     }
 
-    /// Tells the newest news once nothing older runs.
+    /// The loss of the term whose gain was told. Of one that nobody was told of, nobody has to hear
+    /// the end; it shows at most that the one before is over as well.
+    fn note_loss(&mut self, happening: &Arc<Happening>) {
+        let Some(token) = self.gained_token.filter(|_| self.loss.is_none()) else { return };
+        self.loss = Some(match happening.token == token {
+            true => Arc::clone(happening),
+            false => {
+                let (turn, reason) = (happening.turn, happening.reason);
+                let (name, id) = (happening.name.clone(), happening.id.clone());
+                Arc::new(Happening { turn, name, id, token, reason })
+            }
+        });
+        self.untold = self.listeners(Turn::Loss);
+    }
+
+    /// Tells the newest news once nothing else is being told.
     fn proceed(&mut self) {
-        if !self.deliveries.is_empty() {
+        let Some(happening) = self.waiting.take() else { return };
+        if self.deliveries.iter().any(|delivery| !Arc::ptr_eq(&delivery.happening, &happening)) {
+            self.waiting = Some(happening);
             return;
         }
-        let Some(happening) = self.waiting.take() else { return };
-        for hook in self.listeners(happening.turn) {
+        let hooks = match happening.turn {
+            Turn::Gain => {
+                (self.gained_token, self.loss) = (Some(happening.token), None);
+                self.untold.clear();
+                self.listeners(Turn::Gain)
+            }
+            // Some may be hearing of it.
+            Turn::Loss => self.untold.clone(),
+        };
+        for hook in hooks {
+            if self.deliveries.iter().any(|delivery| delivery.hook == hook) {
+                continue;
+            }
             let step = Step::Trying { number: 0, is_ending: false };
             let happening = Arc::clone(&happening);
             self.deliveries.push(Delivery { hook, attempt: 1, happening, step });
@@ -289,10 +333,41 @@ mod tests {
     #[test]
     fn the_loss_of_a_term_is_told_once() {
         let mut order = Order::new(vec![Turn::Loss]);
+        order.handle_news(&happening(Turn::Gain, 7));
         order.handle_news(&happening(Turn::Loss, 7));
         order.handle_news(&happening(Turn::Loss, 7));
         order.handle_tried(Instant::now(), 1, Tried::Done);
         assert!(order.is_settled() && order.has_lost(7));
+    }
+
+    /// The terms that hooks on loss were told of.
+    fn losses_told(order: &mut Order) -> Vec<u64> {
+        let told = outputs(order).into_iter().filter_map(|output| match output {
+            Output::Try { happening, .. } if happening.turn == Turn::Loss => Some(happening.token),
+            _ => None,
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn no_loss_is_told_of_a_term_whose_gain_was_not() {
+        let now = Instant::now();
+        let mut order = Order::new(vec![Turn::Gain, Turn::Loss]);
+        order.handle_news(&happening(Turn::Loss, 6));
+        assert!(order.is_settled() && order.has_lost(6) && losses_told(&mut order).is_empty());
+        order.handle_news(&happening(Turn::Gain, 7));
+        order.handle_tried(now, 1, Tried::Done);
+        order.handle_news(&happening(Turn::Loss, 7));
+        // While that is told, another term comes and goes.
+        order.handle_news(&happening(Turn::Gain, 8));
+        order.handle_news(&happening(Turn::Loss, 8));
+        assert_eq!(losses_told(&mut order), [7]);
+        // What fails is tried again, for it is still true.
+        order.handle_tried(now, 2, Tried::Failed);
+        order.handle_time(now + PAUSE_MIN);
+        assert_eq!(losses_told(&mut order), [7]);
+        order.handle_tried(now, 3, Tried::Done);
+        assert!(order.is_settled() && order.has_lost(8) && losses_told(&mut order).is_empty());
     }
 
     /// The hooks of one resource under random news, results and times, beside what must hold.
@@ -330,8 +405,15 @@ mod tests {
 
         fn news(&mut self, turn: Turn, token: u64) {
             let news = happening(turn, token);
-            self.newest = Some(Arc::clone(&news));
             self.order.handle_news(&news);
+            // The end of a term that nobody was told of makes the one before it the newest.
+            self.newest = match turn {
+                Turn::Gain => Some(news),
+                Turn::Loss => self.order.loss.clone(),
+            };
+            let told = self.newest.as_ref().filter(|newest| newest.turn == Turn::Loss);
+            let was_gain_told = |loss: &Arc<Happening>| self.order.gained_token == Some(loss.token);
+            assert!(told.is_none_or(was_gain_told), "a loss without its gain");
             self.check();
         }
 
@@ -379,7 +461,8 @@ mod tests {
             assert_eq!(others.count(), 0, "older news is still being told");
             assert_eq!(self.order.hooks[hook], happening.turn);
             let tries = self.tries.entry((hook, happening.token)).or_default();
-            *tries += 1;
+            // Told anew, after a gain that came and went.
+            *tries = if attempt == 1 { 1 } else { *tries + 1 };
             assert!(*tries == attempt && attempt <= HOOK_TRIES_MAX);
             self.told.insert(hook, happening.token);
         }
