@@ -141,18 +141,19 @@ fn it_takes_part_in_every_election_named_and_the_flags_say_who_it_is() {
 
 #[test]
 fn what_cannot_work_is_told_in_one_line() {
+    const ANY: &str = "127.0.0.1:0";
     let folder = TempFolder::create();
     let empty = folder.write("empty.toml", "");
     let empty = empty.to_str().unwrap();
     let store = ["--store", "redis://127.0.0.1:1"];
     for (words, code, told) in [
-        (&["--config", empty][..], 78, "no election is configured"),
+        (&["--config", empty, "--listen", ANY][..], 78, "no election is configured"),
         (&["report", "--listen", "0.0.0.0:0"], 78, "callers must identify themselves"),
         (&["report", "--listen", "nowhere"], 78, "is not an address"),
-        (&["report", "--observe", "report"], 78, "named twice"),
+        (&["report", "--observe", "report", "--listen", ANY], 78, "named twice"),
         (&["report", "--replicas", "1"], 64, "--mode"),
         (&["report", "--mode", "strct"], 64, "'strict'"),
-        (&["report", "--mode", "strict", "--replicas", "0"], 78, "replicas"),
+        (&["report", "--mode", "strict", "--replicas", "0", "--listen", ANY], 78, "replicas"),
         (&["report", "--lisen", "127.0.0.1:0"], 64, "'--listen'"),
     ] {
         let output = sidecar(words).args(store).output().unwrap();
