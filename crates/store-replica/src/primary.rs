@@ -313,13 +313,15 @@ impl Replication {
         let timeout = self.settings.timeout;
         let is_saving = self.snapshot.is_some_and(Snapshot::is_being_saved);
         let is_silent = |replica: &&Replica| {
-            let is_followed = match replica.state {
+            match replica.state {
                 ReplicaState::Greeting | ReplicaState::WaitStart { .. } => false,
-                ReplicaState::Transfer => !is_saving,
-                ReplicaState::AwaitAck | ReplicaState::Online => true,
-            };
-            // Those who know no ids send no acks.
-            is_followed && replica.speaks_psync && replica.lag(now) > timeout
+                // Whoever does not take its payload holds up all others, whatever it says.
+                ReplicaState::Transfer => !is_saving && now.since(replica.progressed_at) > timeout,
+                // Those who know no ids send no acks.
+                ReplicaState::AwaitAck | ReplicaState::Online => {
+                    replica.speaks_psync && replica.lag(now) > timeout
+                }
+            }
         };
         let silent: Vec<_> = self.replicas.iter().filter(is_silent).map(|r| r.session).collect();
         for session in silent {

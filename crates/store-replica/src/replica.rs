@@ -41,6 +41,8 @@ pub struct Replica {
     /// offset of zero is something to wait for, too.
     pub(crate) acked: Option<u64>,
     pub(crate) heard_at: Moment,
+    /// When it last had taken all of its payload that there was, or some of it.
+    pub(crate) progressed_at: Moment,
     pub(crate) port: u16,
     pub(crate) ip: Option<String>,
     pub(crate) peer: String,
@@ -62,6 +64,7 @@ impl Replica {
             reader: 0,
             acked: None,
             heard_at: now,
+            progressed_at: now,
             port: 0,
             ip: None,
             peer: String::new(),

@@ -162,7 +162,7 @@ impl Replication {
             }
             replica.state = ReplicaState::Transfer;
             replica.reader = offset;
-            replica.heard_at = now;
+            (replica.heard_at, replica.progressed_at) = (now, now);
             let mut line = String::new();
             if replica.speaks_psync {
                 line = format!("+FULLRESYNC {id} {offset}\r\n");
@@ -203,9 +203,12 @@ impl Replication {
         chosen.map(|replica| replica.session).collect()
     }
 
-    /// A replica took some bytes of its payload.
+    /// A replica took some bytes of its payload, or has all that there are so far.
     pub fn handle_progress(&mut self, now: Moment, session: SessionId) {
-        self.handle_newline(now, session);
+        let replica = self.replicas.iter_mut().find(|r| r.session == session);
+        if let Some(replica) = replica.filter(|r| r.state == ReplicaState::Transfer) {
+            (replica.heard_at, replica.progressed_at) = (now, now);
+        }
     }
 
     /// The whole payload has been handed to a replica's socket.

@@ -145,12 +145,14 @@ impl Group {
     pub(crate) fn add_replica(&mut self, now: Moment, core: &mut Core, address: Address) -> bool {
         let is_primary = core.is_same(&address, &self.primary.address);
         let is_new = !is_primary && !self.replicas.contains_key(&address);
-        if is_new && self.replicas.len() < REPLICAS_MAX {
+        // One that is not kept is not news either: it would be told with every INFO.
+        let is_kept = is_new && self.replicas.len() < REPLICAS_MAX;
+        if is_kept {
             let access = self.settings.access();
             let instance = Instance::server(now, core, address.clone(), access);
             self.replicas.insert(address, instance);
         }
-        is_new
+        is_kept
     }
 
     /// The primary is at `address` from now on; the old one becomes a replica when it is back.

@@ -189,6 +189,30 @@ fn the_slow_one_goes_and_the_others_stay() {
     assert!(primary.core.backlog().unwrap().len() <= 100 + 32, "what it held is given up");
 }
 
+/// It would hold up the others, and every later snapshot.
+#[test]
+fn who_does_not_take_its_payload_is_closed_whatever_it_says() {
+    for greeting in ["PSYNC ? -1", "SYNC"] {
+        let mut primary = Server::with_delay_zero(1);
+        let (stuck, good) = (SESSION, SessionId(2));
+        for session in [stuck, good] {
+            primary.ask(session, "REPLCONF capa eof");
+            primary.ask(session, greeting);
+        }
+        primary.core.handle_snapshot_started(primary.now);
+        primary.outputs();
+        for _ in 0..70 {
+            primary.pass(1_000);
+            primary.core.handle_newline(primary.now, stuck);
+            primary.core.handle_progress(primary.now, good);
+        }
+        let is_close = |output: &Output| matches!(output, Output::Close { .. });
+        let closed: Vec<_> = primary.outputs().into_iter().filter(is_close).collect();
+        let reason = CloseReason::Silent;
+        assert_eq!(closed, [Output::Close { session: stuck, reason }], "{greeting}");
+    }
+}
+
 /// A large write leaves more in the backlog than its size until that is trimmed.
 #[test]
 fn no_partial_sync_begins_with_more_than_a_replica_may_lack() {

@@ -26,15 +26,18 @@ const DIAL_MIN: Duration = Duration::from_secs(1);
 const PACKET_OVERHEAD: u64 = 1024 * 1024;
 
 impl EventLoop {
-    /// The clocks, for whoever asks the machine in this turn.
+    /// The clocks, for whoever asks the machine in this turn. A node that was stopped for so long
+    /// that others may have replaced it notices that before it answers anybody.
     #[inline]
     pub(super) fn tell_cluster_time(&mut self) {
-        if self.cluster.is_none() {
-            return;
-        }
+        let Some(driver) = &self.cluster else { return };
+        let (is_started, due_at) = (driver.is_started, driver.wakes_at_ms);
         let now = self.cluster_now();
-        if let Some(state) = self.engine.cluster_mut() {
-            state.now = now;
+        let node_timeout = self.engine.config().settings().cluster.machine.node_timeout;
+        let Some(state) = self.engine.cluster_mut() else { return };
+        state.now = now;
+        if is_started && now.monotonic_ms > due_at.saturating_add(node_timeout) {
+            state.machine.handle_tick(now);
         }
     }
 

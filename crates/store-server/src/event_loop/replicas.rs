@@ -103,7 +103,7 @@ impl EventLoop {
             let count = client.write(output, &mut self.spare_output)?;
             return Ok(Sent::Bytes(count));
         }
-        let (machine, payload) = (&mut self.replication.machine, &mut self.replication.payload);
+        let payload = &mut self.replication.payload;
         let next = payload.as_mut().map_or(Ok(Next::Nothing), |it| it.next(session))?;
         let count = match next {
             Next::Bytes(bytes) => {
@@ -111,8 +111,10 @@ impl EventLoop {
                 if let Some(payload) = payload {
                     payload.advance(session, count);
                 }
-                let now = self.replication.now();
-                self.replication.machine.handle_progress(now, session);
+                if count > 0 {
+                    let now = self.replication.now();
+                    self.replication.machine.handle_progress(now, session);
+                }
                 count
             }
             Next::End => {
@@ -125,6 +127,12 @@ impl EventLoop {
                 return Ok(Sent::Next);
             }
             Next::Nothing => {
+                if payload.is_some() {
+                    // It has all that there is: another one may hold the rest up.
+                    let now = self.replication.now();
+                    self.replication.machine.handle_progress(now, session);
+                }
+                let machine = &mut self.replication.machine;
                 let mut stretches = [&[][..]; STRETCHES_MAX];
                 let stretch_count = machine.stretches_for(session, &mut stretches);
                 if stretch_count == 0 {

@@ -146,6 +146,10 @@ fn check_start(cx: &mut Context<'_>, start: &Start) -> Result<Option<CommandErro
     const WRITING: &Command = &Command::new("eval", AtLeast(3), WRITE, super::eval);
     let flags = start.flags;
     let promises = !flags.contains(Flags::COMPATIBILITY);
+    if flags.contains(Flags::NO_CLUSTER) && cx.server.cluster.is_some() {
+        let text = "ERR Can not run script on cluster, 'no-cluster' flag is set.";
+        return Err(CommandError::text(text));
+    }
     let only_reads = flags.contains(Flags::NO_WRITES);
     if start.access == Access::Read && promises && !only_reads {
         let text = "ERR Can not execute a script with write flag using *_ro command.";

@@ -126,6 +126,7 @@ DEBUG CLUSTERLINK KILL all xx
 /// Scripts have words with blanks.
 const SCRIPTS: &[&[&str]] = &[
     &["EVAL", "return redis.call('get','foo')", "0"],
+    &["EVAL", "#!lua flags=no-cluster\nreturn 1", "0"],
     &["EVAL", "redis.call('set',KEYS[1],1) return redis.call('get','{x}a')", "1", "{x}b"],
     &["EVAL", "redis.call('set',KEYS[1],1) return redis.call('get','{y}a')", "1", "{x}b"],
     &["EVAL", "redis.call('get','{q}a') return redis.call('get','{w}a')", "0"],

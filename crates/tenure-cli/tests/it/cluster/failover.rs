@@ -1,5 +1,8 @@
 //! A replica takes the place of its master: because that died, or because an operator wants it.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use testkit::{ClusterGroup, GENEROUS, ServerProgram, wait_until};
 
 use super::mixed;
@@ -33,9 +36,16 @@ fn a_master_of_ours_that_stands_still_is_replaced_by_one_of_ours_and_follows_it(
     let slot = group.slot_of("key");
     let master = group.owner_of(slot).unwrap();
     group.wait_until_heard();
+    let mut client = TcpStream::connect(("127.0.0.1", group.server(master).port())).unwrap();
+    client.set_read_timeout(Some(GENEROUS)).unwrap();
     group.pause(master);
     let new = group.wait_for_another_owner(slot, master);
+    // It waits in the socket, and is read before anything that the other nodes say.
+    client.write_all(b"SET key late\r\n").unwrap();
     group.resume(master);
+    let mut first = [0];
+    client.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"-", "a write that nobody keeps is refused");
     group.wait_until_whole();
     assert_eq!(group.replicas_of(new), [master]);
     // It takes no write that nobody would keep.
