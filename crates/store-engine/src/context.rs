@@ -105,6 +105,12 @@ impl Context<'_> {
         }
     }
 
+    /// Suspends the session until the driver answers. CLIENT UNBLOCK does not end that.
+    pub fn wait_for_driver(&mut self, request: Request<'_>) -> CommandResult {
+        let number = self.server.migrations.next_number();
+        self.block(request, std::iter::empty(), 0, TimeoutReply::Driver(number))
+    }
+
     /// Nothing for the caller yet: waits until one of `keys` gets something, then `request`
     /// runs again; when `timeout_ms` has passed (0: never), answers `on_timeout`. Where nothing
     /// may block, answers that at once.

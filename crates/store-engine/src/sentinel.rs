@@ -13,7 +13,6 @@ use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::engine::Engine;
 use crate::pubsub::commands::deliver;
-use crate::session::TimeoutReply;
 
 /// The channel on which sentinels tell each other where they and their masters are.
 const HELLO_CHANNEL: &[u8] = b"__sentinel__:hello";
@@ -159,7 +158,7 @@ pub(crate) fn hold(
 ) -> CommandResult {
     let id = cx.session.id;
     cx.server.effects.requests.push(ServerRequest::Sentinel(id, asked));
-    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
+    cx.wait_for_driver(request)
 }
 
 fn help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {

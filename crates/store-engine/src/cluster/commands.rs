@@ -10,7 +10,7 @@ use crate::commands::prelude::*;
 use crate::context::Caller;
 use crate::effects::ServerRequest;
 use crate::keyspace::Freeing;
-use crate::session::{TimeoutReply, session_flag};
+use crate::session::session_flag;
 
 /// From the port of clients to that of nodes.
 const BUS_PORT_OFFSET: i64 = 10_000;
@@ -197,7 +197,7 @@ fn change(
     }
     let id = cx.session.id;
     cx.server.effects.requests.push(ServerRequest::ClusterChanged(id));
-    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
+    cx.wait_for_driver(request)
 }
 
 fn error_text(error: &AdminError) -> CommandError {

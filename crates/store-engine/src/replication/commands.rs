@@ -109,7 +109,7 @@ fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     match asker {
         Asker::WentOn => Ok(()),
         // What it asks for next finds the new role.
-        Asker::Waits => cx.block(request, std::iter::empty(), 0, TimeoutReply::Null),
+        Asker::Waits => cx.wait_for_driver(request),
     }
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn hold(
         return Err(CommandError::new(format!("ERR {name} isn't allowed in a transaction")));
     }
     ask(cx, asked);
-    cx.block(request, std::iter::empty(), 0, TimeoutReply::Null)
+    cx.wait_for_driver(request)
 }
 
 fn asker(cx: &Context<'_>) -> Asker {

@@ -172,8 +172,11 @@ fn a_key_on_its_way_is_read_and_whoever_would_change_it_waits() {
     admin.words("SET other 1");
     admin.words("SCRIPT FLUSH");
     let mut mover = world.here();
+    let id = text(&mover.words("CLIENT ID"));
     send_migrate(&mut mover, world.proxy.port(), "20000", &[b"away".to_vec()]);
     waiting(&mut admin, 1);
+    // The answer to the move would go to its next request.
+    assert_eq!(text(&admin.words(&format!("CLIENT UNBLOCK {id}"))), "0", "it goes on");
 
     assert_eq!(text(&admin.words("LINDEX away 0")), "x", "it is read");
     assert_eq!(text(&admin.words("INCR other")), "2", "others change");

@@ -7,7 +7,7 @@ mod pause;
 use super::connection::set_name;
 use super::prelude::*;
 use crate::effects::Unblock;
-use crate::session::session_flag;
+use crate::session::{Blocked, TimeoutReply, session_flag};
 use crate::tracking::commands::{
     client_caching, client_getredir, client_tracking, client_trackinginfo,
 };
@@ -195,7 +195,10 @@ fn client_unblock(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     };
     let number = integer(request.arg(2))?;
     let found = u64::try_from(number).ok().and_then(|number| cx.server.sessions.find(number));
-    let waiting = found.filter(|session| session.blocked.is_some());
+    // What the server does for a session goes on, and its answer would go to the next request.
+    let is_interruptible =
+        |blocked: &Blocked| !matches!(blocked.on_timeout, TimeoutReply::Driver(_));
+    let waiting = found.filter(|session| session.blocked.as_deref().is_some_and(is_interruptible));
     let is_ended = |session: &crate::session::Session| {
         cx.server.effects.unblocks.iter().any(|(id, _)| *id == session.id)
     };
