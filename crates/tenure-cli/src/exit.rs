@@ -4,9 +4,12 @@
 //! so that scripts and orchestrators know them already.
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::json;
 use tenure::StoreErrorKind;
 use tenure::config::{Origin, Problem};
+use tenure_core::text::escaped_json;
 
 /// The answer is no: nobody leads, refused, not done.
 pub(crate) const NO: u8 = 1;
@@ -35,6 +38,14 @@ pub(crate) fn of_signal(signal: u8) -> u8 {
     128_u8.saturating_add(signal)
 }
 
+/// Whether errors are told as JSON.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Has errors told as JSON from now on: whoever reads results as JSON reads these, too.
+pub(crate) fn tell_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
 /// Why a command did not do what it was asked for: one line for people, one code for scripts.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -52,9 +63,15 @@ impl Failure {
         Failure::new(USAGE, message)
     }
 
-    /// Says it on stderr.
+    /// Says it on stderr: as one line of JSON where JSON was asked for.
     pub(crate) fn tell(&self) -> ExitCode {
-        crate::output::talk(&self.message);
+        match AS_JSON.load(Ordering::Relaxed) {
+            true => {
+                let json = json!({ "error": self.message, "code": self.code }).to_string();
+                eprintln!("{}", escaped_json(&json));
+            }
+            false => crate::output::talk(&self.message),
+        }
         ExitCode::from(self.code)
     }
 }

@@ -39,6 +39,7 @@ mod watch;
 mod who;
 mod wish;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -108,6 +109,9 @@ fn begin() -> ExitCode {
     if local::is_asked_to_serve() {
         return local::serve().unwrap_or_else(|failure| failure.tell());
     }
+    if asks_for_json(std::env::args_os().skip(1)) {
+        exit::tell_as_json();
+    }
     let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),
@@ -136,6 +140,15 @@ fn check_descriptors() -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether `--json` is among the words before the program to run. By the words alone: an error in
+/// them is told as JSON, too.
+fn asks_for_json(words: impl Iterator<Item = OsString>) -> bool {
+    let mut words = words.take_while(|word| word != "--").peekable();
+    // These two hand their words on to a store.
+    let is_ours = words.peek().is_some_and(|word| word != "cli" && word != "serve");
+    is_ours && words.any(|word| word == "--json")
 }
 
 /// What was asked for. How long a command may wait counts from here on.
@@ -195,6 +208,13 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn json_is_asked_for_before_the_program() {
+        let asks = |line: &str| asks_for_json(line.split(' ').map(OsString::from));
+        assert!(asks("who job --json") && asks("who --nonsense --json"));
+        assert!(!asks("who job") && !asks("run job -- ./worker --json") && !asks("cli GET --json"));
     }
 
     #[test]

@@ -4,12 +4,13 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::json;
 use tenure::{Leadership, Observation, Vacancy};
 
 use crate::exit::{self, Failure};
-use crate::output::{duration as shown, plain, result};
+use crate::output::{OutputOptions, duration as shown, plain, talk};
 use crate::run::duration;
-use crate::store_options::Target;
+use crate::store_options::{StoreObserver, Target};
 
 /// Grant no new term for a while, for maintenance. A running term goes on.
 #[derive(Debug, clap::Args)]
@@ -21,6 +22,8 @@ pub(crate) struct Pause {
     #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "10m")]
     lasts: Duration,
     #[command(flatten)]
+    output: OutputOptions,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -30,6 +33,8 @@ pub(crate) struct Pause {
 Examples:
   tenure resume nightly")]
 pub(crate) struct Resume {
+    #[command(flatten)]
+    output: OutputOptions,
     #[command(flatten)]
     target: Target,
 }
@@ -54,15 +59,25 @@ pub(crate) struct Clear {
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
+    output: OutputOptions,
+    #[command(flatten)]
     target: Target,
 }
 
 pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
     let store_observer = arguments.target.observer()?;
     let name = &arguments.target.name;
+    let seen = store_observer.wait(store_observer.observer.look())?;
     store_observer.wait(store_observer.observer.pause(arguments.lasts))?;
-    let (name, lasts) = (plain(name), shown(arguments.lasts));
-    result(&format!("{name} is paused for {lasts}: a running term goes on, no new one begins"));
+    if store_observer.is_unheard_of(&seen) {
+        let why = "nobody takes part in it, and no term of it is known: is the name right?";
+        talk(&format!("warning: {}: {why}", plain(name)));
+    }
+    let json = json!({ "name": name, "paused_for_ms": arguments.lasts.as_millis() as u64 });
+    arguments.output.print(&json, || {
+        let (name, lasts) = (plain(name), shown(arguments.lasts));
+        format!("{name} is paused for {lasts}: a running term goes on, no new one begins")
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,7 +89,8 @@ pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, Failure> {
         return Err(Failure::new(exit::NO, why));
     }
     store_observer.wait(store_observer.observer.resume())?;
-    result(&format!("{} goes on", plain(name)));
+    let json = json!({ "name": name, "paused_for_ms": null });
+    arguments.output.print(&json, || format!("{} goes on", plain(name)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,8 +118,24 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
         true => store_observer.wait(store_observer.observer.force_clear(&arguments.reason))?,
         false => store_observer.wait(store_observer.observer.clear(&arguments.reason))?,
     }
-    result(&format!("{} is cleared: nobody leads until old leases have ended", plain(name)));
+    let former = seen.leadership.leader().map(|leader| leader.id.as_str());
+    let json = json!({ "name": name, "cleared": former, "reason": arguments.reason });
+    arguments.output.print(&json, || {
+        format!("{} is cleared: nobody leads until old leases have ended", plain(name))
+    });
     Ok(ExitCode::SUCCESS)
+}
+
+impl StoreObserver {
+    /// Whether the store has no trace of an election: probably its name was misspelt.
+    fn is_unheard_of(&self, seen: &Observation) -> bool {
+        let is_free = matches!(seen.leadership, Leadership::Vacant(Vacancy::Free));
+        let history = || self.wait(self.observer.history(1));
+        is_free
+            && seen.members.is_empty()
+            && seen.warnings.is_empty()
+            && history().is_ok_and(|terms| terms.is_empty())
+    }
 }
 
 /// Why clearing would end nothing, and only keep everybody out for a lease.

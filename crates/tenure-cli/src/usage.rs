@@ -61,11 +61,33 @@ pub(crate) fn answer(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let command = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+            if let Some(hint) = forgotten_dashes(error.kind(), std::env::args().skip(1)) {
+                return Failure::usage(hint).tell();
+            }
             let help =
                 command.map_or("tenure --help".to_owned(), |word| format!("tenure {word} --help"));
             Failure::usage(one_line(&error.to_string(), &help)).tell()
         }
     }
+}
+
+/// `tenure run nightly ./worker` lacks the `--` before the program: what to write instead.
+fn forgotten_dashes(kind: ErrorKind, words: impl Iterator<Item = String>) -> Option<String> {
+    const QUOTED_MAX: usize = 200;
+    let words: Vec<String> = words.collect();
+    let [command, rest @ ..] = words.as_slice() else { return None };
+    let is_of_program = matches!(command.as_str(), "run" | "once");
+    let is_odd = matches!(kind, ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument);
+    if !is_of_program || !is_odd || rest.iter().any(|word| word == "--") {
+        return None;
+    }
+    let [name, program, ..] = rest else { return None };
+    if name.starts_with('-') || program.starts_with('-') {
+        return None;
+    }
+    let whole = format!("tenure {command} {name} -- {}", rest[1..].join(" "));
+    let whole = output::plain_up_to(QUOTED_MAX, &whole);
+    Some(format!("the program comes after `--`: {whole} (see tenure {command} --help)"))
 }
 
 /// The parser explains over several lines; what is wrong and what to do fit on one. `help` explains
@@ -108,6 +130,24 @@ mod tests {
             one_line(text, "tenure --help"),
             "unexpected argument '--json' found (see tenure resume --help)"
         );
+    }
+
+    #[test]
+    fn a_forgotten_pair_of_dashes_is_shown() {
+        let hint = |line: &str| {
+            let words = line.split(' ').map(str::to_owned);
+            forgotten_dashes(ErrorKind::UnknownArgument, words)
+        };
+        assert_eq!(
+            hint("run nightly ./worker --fast").unwrap(),
+            "the program comes after `--`: tenure run nightly -- ./worker --fast (see tenure run \
+             --help)"
+        );
+        assert!(hint("once report ./report").is_some());
+        assert_eq!(hint("run nightly --tll 3s"), None);
+        assert_eq!(hint("run --ttl 3s nightly"), None);
+        assert_eq!(hint("run nightly oops -- ./worker"), None);
+        assert_eq!(hint("who nightly oops"), None);
     }
 
     #[test]

@@ -55,7 +55,10 @@ pub struct TimingError(#[from] TimingFault);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum TimingFault {
     /// A lease outside what can be kept safely.
-    #[error("{what} is {given:?}, but must lie between {TTL_MIN:?} and {TTL_MAX:?}")]
+    #[error(
+        "{what} is {}, but must lie between {} and {}",
+        duration_text(*given), duration_text(TTL_MIN), duration_text(TTL_MAX)
+    )]
     LeaseOutOfRange {
         /// Which setting it is.
         what: &'static str,
@@ -75,7 +78,8 @@ enum TimingFault {
     NoRenewInterval,
     /// Work would be told to stop when it must already be dead.
     #[error(
-        "stop_grace {given:?} is shorter than the {least:?} in which work is cut off: lengthen it"
+        "stop_grace {} is shorter than the {} in which work is cut off: lengthen it",
+        duration_text(*given), duration_text(*least)
     )]
     GraceTooShort {
         /// What was given.
@@ -85,10 +89,10 @@ enum TimingFault {
     },
     /// No renewal would fit before work has to stop.
     #[error(
-        "renew_every {:?} + one try {:?} + stop_grace {:?} exceed the {:?} that a {ttl:?} lease \
-         leaves: lengthen ttl, or shorten renew_every or stop_grace",
-        whole_millis(*renew_every), whole_millis(*try_timeout), whole_millis(*stop_grace),
-        whole_millis(*usable)
+        "renew_every {} + one try {} + stop_grace {} exceed the {} that a {} lease leaves: lengthen \
+         ttl, or shorten renew_every or stop_grace",
+        duration_text(*renew_every), duration_text(*try_timeout), duration_text(*stop_grace),
+        duration_text(*usable), duration_text(*ttl)
     )]
     BudgetExceeded {
         /// How often the lease is renewed.
@@ -103,7 +107,10 @@ enum TimingFault {
         ttl: Duration,
     },
     /// The fleet's bounds exclude this instance's lease.
-    #[error("{what} {given:?} contradicts this instance's ttl {ttl:?}: {hint}")]
+    #[error(
+        "{what} {} contradicts this instance's ttl {}: {hint}",
+        duration_text(*given), duration_text(*ttl)
+    )]
     FleetContradiction {
         /// Which setting it is.
         what: &'static str,
@@ -123,6 +130,27 @@ pub fn whole_millis(time: Duration) -> Duration {
         Ok(0) | Err(_) => time,
         Ok(millis) => Duration::from_millis(millis),
     }
+}
+
+/// Units from the largest to the smallest, in milliseconds.
+pub const TIME_UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// A length of time as people write it: `1d`, `1h30m`, `250ms`. Fractions of a millisecond are
+/// lost, unless there is nothing else.
+pub fn duration_text(duration: Duration) -> String {
+    let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if left == 0 {
+        return if duration.is_zero() { "0s".to_owned() } else { format!("{duration:?}") };
+    }
+    let mut text = String::new();
+    for (unit, size) in TIME_UNITS {
+        if left >= size {
+            text += &format!("{}{unit}", left / size);
+            left %= size;
+        }
+    }
+    text
 }
 
 /// Checked time settings: a value of this type cannot break the rules.
@@ -317,7 +345,7 @@ mod tests {
     fn impossible_settings_name_the_rule_they_broke() {
         type Case = (fn(&mut TimingSettings), &'static str);
         let cases: [Case; 8] = [
-            (|s| s.ttl = millis(0), "ttl is 0ns"),
+            (|s| s.ttl = millis(0), "ttl is 0s"),
             (|s| s.ttl = millis(299), "ttl is 299ms"),
             (|s| s.ttl = Duration::from_micros(500_500), "whole milliseconds"),
             (|s| s.renew_every = Some(Duration::ZERO), "renew_every is zero"),

@@ -52,6 +52,31 @@ on_every_store! {
         assert_eq!(stage.tenure(&["run", NAME, "--", "true"]).code, 0);
     }
 
+    fn a_pause_of_a_name_that_nobody_uses_is_doubted(stage: crate::stage::Stage) {
+        let doubted = stage.tenure(&["pause", "nightyl"]);
+        assert_eq!(doubted.code, 0, "{doubted:?}");
+        assert!(doubted.err.contains("is the name right?"), "{doubted:?}");
+        assert_eq!(stage.tenure(&["run", NAME, "--", "true"]).code, 0);
+        let known = stage.tenure(&["pause", NAME]);
+        assert!(known.code == 0 && !known.err.contains("is the name right?"), "{known:?}");
+    }
+
+    fn what_an_operator_does_is_told_as_json_where_asked(stage: crate::stage::Stage) {
+        let paused = stage.json(&["pause", NAME, "--for", "1m"]);
+        assert_eq!(paused["paused_for_ms"], 60_000, "{paused}");
+        assert!(stage.json(&["resume", NAME])["paused_for_ms"].is_null());
+        let refused = stage.tenure(&["resume", NAME, "--json"]);
+        let error: serde_json::Value = serde_json::from_str(refused.err.trim()).unwrap();
+        assert_eq!(error["code"], 1, "{refused:?}");
+        assert!(error["error"].as_str().unwrap().contains("is not paused"), "{refused:?}");
+        let usage = stage.tenure(&["resume", NAME, "--json", "--nonsense"]);
+        let error: serde_json::Value = serde_json::from_str(usage.err.trim()).unwrap();
+        assert_eq!(error["code"], 64, "{usage:?}");
+        stage.store.cli(&["SET", &format!("tenure:{NAME}"), "stranger"]);
+        let words = ["clear", NAME, "--reason", "drill", "--yes", "--force"];
+        assert_eq!(stage.json(&words)["reason"], "drill");
+    }
+
     fn what_never_was_is_neither_cleared_nor_resumed(stage: crate::stage::Stage) {
         let clear = ["clear", "nobody", "--reason", "drill", "--yes", "--force"];
         for words in [&clear[..], &["resume", "nobody"]] {

@@ -1,11 +1,11 @@
 //! Lengths of time as people write them: `250ms`, `10s`, `1h30m`.
 
-use std::fmt::Write;
 use std::time::Duration;
 
-/// Units from the largest to the smallest, in milliseconds.
-const UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+use tenure_core::timing::{TIME_UNITS, duration_text};
+
+/// Understood beside the units in which times are written.
+const WEEK: (&str, u64) = ("w", 7 * 86_400_000);
 
 /// Why a text is not a length of time. The message says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,9 @@ enum DurationFault {
         text: String,
     },
     /// Not of the form number, unit, number, unit…
-    #[error("{text:?} is not a duration: write for example 250ms, 10s or 1h30m (d, h, m, s, ms)")]
+    #[error(
+        "{text:?} is not a duration: write for example 250ms, 10s or 1h30m (w, d, h, m, s, ms)"
+    )]
     Malformed {
         /// What was given.
         text: String,
@@ -34,7 +36,7 @@ enum DurationFault {
     },
 }
 
-/// Reads a length of time: whole numbers, each with its unit (`d`, `h`, `m`, `s`, `ms`).
+/// Reads a length of time: whole numbers, each with its unit (`w`, `d`, `h`, `m`, `s`, `ms`).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -57,8 +59,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
             return Err(malformed());
         }
         let number: u64 = number.parse().map_err(|_| too_long())?;
-        let (_, size) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(malformed)?;
-        let part = number.checked_mul(*size).ok_or_else(too_long)?;
+        let mut units = [WEEK].into_iter().chain(TIME_UNITS);
+        let (_, size) = units.find(|(name, _)| *name == unit).ok_or_else(malformed)?;
+        let part = number.checked_mul(size).ok_or_else(too_long)?;
         millis = millis.checked_add(part).ok_or_else(too_long)?;
         rest = after;
         if rest.is_empty() {
@@ -70,18 +73,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
 /// Writes a length of time so that [`parse_duration`] can read it. Fractions of a millisecond are
 /// lost.
 pub fn format_duration(duration: Duration) -> String {
-    let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    if left == 0 {
-        return "0s".to_owned();
-    }
-    let mut text = String::new();
-    for (unit, size) in UNITS {
-        if left >= size {
-            write!(text, "{}{unit}", left / size).expect("writing to a String never fails");
-            left %= size;
-        }
-    }
-    text
+    duration_text(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
 }
 
 fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
@@ -108,6 +100,8 @@ mod tests {
             assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
         }
         assert_eq!(format_duration(Duration::from_millis(90_061_001)), "1d1h1m1s1ms");
+        assert_eq!(format_duration(Duration::from_nanos(1)), "0s");
+        assert_eq!(parse_duration("1w2d"), parse_duration("9d"));
     }
 
     #[test]

@@ -108,6 +108,9 @@ pub(super) fn variable_form(name: &str) -> String {
 }
 
 fn suggested(names: &[String], lost: &Lost) -> Option<String> {
+    if let Some(whole) = with_two_underscores(names) {
+        return Some(whole);
+    }
     if let Some(near) = nearest(&lost.name, lost.rows.iter().map(|row| row.name)) {
         let mut names = names.to_vec();
         names[lost.index] = variable_form(near);
@@ -128,9 +131,32 @@ fn suggested(names: &[String], lost: &Lost) -> Option<String> {
     same.clone().or_else(|| near().map(str::to_owned))
 }
 
+/// The variable that only lacks an underscore: `TENURE_DEFAULTS_TTL`.
+fn with_two_underscores(names: &[String]) -> Option<String> {
+    let given = names.join("_");
+    let mut found = None;
+    each_leaf(ROOT, &[], &mut |parts, _, _| {
+        let forms: Vec<String> = parts.iter().map(|part| variable_form(part)).collect();
+        if forms.join("_") == given {
+            found = Some(format!("{PREFIX}{}", forms.join("__")));
+        }
+    });
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_underscore_is_noticed() {
+        let meant = |name: &str| {
+            with_two_underscores(&name.split("__").map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(meant("DEFAULTS_TTL").unwrap(), "TENURE_DEFAULTS__TTL");
+        assert_eq!(meant("STORE_PASSWORD_FILE").unwrap(), "TENURE_STORE__PASSWORD_FILE");
+        assert_eq!(meant("DEFAULTS_TTTL"), None);
+    }
 
     #[test]
     fn what_kubernetes_says_of_its_services_is_not_for_us() {

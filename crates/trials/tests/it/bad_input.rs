@@ -58,7 +58,7 @@ async fn impossible_timings_name_the_rule_they_break() {
     let witness = Witness::new(&[]);
     let tenure = Tenure::connect(&witness.server.url()).await.unwrap();
     let cases: [(Change, &[&str]); 8] = [
-        (|e| e.ttl(Duration::ZERO), &["ttl is 0ns", "between 300ms and"]),
+        (|e| e.ttl(Duration::ZERO), &["ttl is 0s", "between 300ms and"]),
         (|e| e.ttl(millis(299)), &["ttl is 299ms", "between 300ms and"]),
         (|e| e.ttl(seconds(1_000_000)), &["ttl", "between 300ms and"]),
         (|e| e.ttl(Duration::from_micros(500_500)), &["whole milliseconds", "round it"]),
