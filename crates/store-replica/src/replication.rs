@@ -75,6 +75,7 @@ pub struct Replication {
     pub(crate) backlog: Option<Backlog>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) snapshots_begun: u64,
     pub(crate) waits: Waits,
     pub(crate) link: Option<Link>,
     /// The database that the stream from above has selected at the applied offset.
@@ -102,6 +103,7 @@ impl Replication {
             backlog: None,
             replicas: Vec::new(),
             snapshot: None,
+            snapshots_begun: 0,
             waits: Waits::default(),
             link: None,
             link_db: 0,

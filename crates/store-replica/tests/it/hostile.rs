@@ -139,10 +139,10 @@ fn a_replica_that_says_anything_in_any_order_does_no_harm() {
             }
             match numbers.below(8) {
                 0 => server.core.handle_snapshot_started(server.now),
-                1 => server.core.handle_snapshot_ended(server.now, numbers.below(2) == 0),
+                1 => server.core.handle_snapshot_failed(server.now),
                 2 => server.core.handle_payload_sent(server.now, session),
                 3 => server.core.handle_session_closed(server.now, session),
-                4 => server.core.handle_snapshot_saved(server.now, 9),
+                4 => server.core.handle_snapshot_made(server.now, 9),
                 5 => _ = server.write(numbers.below(3), "<write>"),
                 6 => server.pass(numbers.below(30_000) as u64),
                 _ => {

@@ -110,7 +110,7 @@ impl World {
             Output::Close { session, .. } => self.close_peer(host, session),
             Output::StartSnapshot(needs) => self.want_snapshot(host, needs),
             Output::CancelSnapshot => {
-                server.outgoing = None;
+                server.outgoing.retain(|outgoing| outgoing.is_made);
                 if !server.has(Flaw::SnapshotNotCancelled) {
                     server.wanted = None;
                 }
@@ -208,37 +208,44 @@ impl World {
         let server = &mut self.servers[host];
         let now = server.now(self.queue.now());
         if fails {
-            return server.replication.handle_snapshot_ended(now, false);
+            return server.replication.handle_snapshot_failed(now);
         }
         // A primary's payload names no database: its next write does.
         let is_primary = server.replication.is_primary();
         let db = server.replication.facts().map_or(0, |facts| facts.db);
         let db = if is_primary { 0 } else { db };
-        server.outgoing = Some(Outgoing {
+        let ticket = self.tickets_made;
+        server.outgoing.push(Outgoing {
             bytes: server.data.encode(db).into(),
-            is_saved: needs.target == SnapshotTarget::Sockets,
-            ticket: self.tickets_made,
+            is_diskless: needs.target == SnapshotTarget::Sockets,
+            is_made: false,
+            ticket,
         });
-        for peer in server.peers.values_mut() {
-            (peer.payload_sent, peer.is_payload_done) = (0, false);
-        }
         server.replication.handle_snapshot_started(now);
-        if needs.target == SnapshotTarget::Disk {
-            let delay = self.random.between(1, 300);
-            self.queue.after(delay, Event::Saved { host, ticket: self.tickets_made });
+        for session in server.replication.in_transfer() {
+            if let Some(peer) = server.peers.get_mut(&session) {
+                (peer.payload, peer.payload_sent) = (Some(ticket), 0);
+            }
         }
+        let delay = self.random.between(1, 300);
+        self.queue.after(delay, Event::Saved { host, ticket });
     }
 
     pub(crate) fn finish_save(&mut self, host: Host, ticket: u64) {
+        let fails = !self.is_healed() && self.random.percent(5);
         let real = self.queue.now();
         let server = &mut self.servers[host];
         let now = server.now(real);
-        let Some(outgoing) = server.outgoing.as_mut().filter(|o| o.ticket == ticket) else {
-            return;
-        };
-        outgoing.is_saved = true;
-        let len = outgoing.bytes.len() as u64;
-        server.replication.handle_snapshot_saved(now, len);
+        let Some(index) = server.outgoing.iter().position(|o| o.ticket == ticket) else { return };
+        if fails {
+            server.outgoing.remove(index);
+            server.replication.handle_snapshot_failed(now);
+        } else {
+            server.outgoing[index].is_made = true;
+            let len = server.outgoing[index].bytes.len() as u64;
+            server.replication.handle_snapshot_made(now, len);
+        }
+        self.carry_out(host);
         self.turn(host);
     }
 

@@ -32,16 +32,19 @@ pub(crate) struct Peer {
     pub(crate) unparsed: Vec<u8>,
     pub(crate) parser: RequestParser,
     pub(crate) out: VecDeque<u8>,
-    /// How much of the payload it was sent.
+    /// The payload that it gets, and how much of it was sent.
+    pub(crate) payload: Option<u64>,
     pub(crate) payload_sent: usize,
-    pub(crate) is_payload_done: bool,
 }
 
 /// A snapshot on its way to replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) bytes: Arc<Vec<u8>>,
-    pub(crate) is_saved: bool,
+    /// Whether it is sent while it is made.
+    pub(crate) is_diskless: bool,
+    /// Whether it is whole, and another one may be made.
+    pub(crate) is_made: bool,
     pub(crate) ticket: u64,
 }
 
@@ -70,7 +73,7 @@ pub(crate) struct Server {
     pub(crate) read_ahead: VecDeque<OwnedRequest>,
     pub(crate) skips_select: bool,
     pub(crate) peers: BTreeMap<SessionId, Peer>,
-    pub(crate) outgoing: Option<Outgoing>,
+    pub(crate) outgoing: Vec<Outgoing>,
     /// The snapshot that begins when another one is over.
     pub(crate) wanted: Option<SnapshotNeeds>,
     pub(crate) payload: Vec<u8>,
@@ -106,7 +109,7 @@ impl Server {
             read_ahead: VecDeque::new(),
             skips_select: false,
             peers: BTreeMap::new(),
-            outgoing: None,
+            outgoing: Vec::new(),
             wanted: None,
             payload: Vec::new(),
             is_flushed: false,
