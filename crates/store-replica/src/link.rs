@@ -10,7 +10,7 @@ use crate::intake::{Intake, Part, Transaction};
 use crate::moment::Moment;
 use crate::output::{CloseReason, Event, LinkFault, Output};
 use crate::replication::Replication;
-use crate::settings::{Address, LoadMode};
+use crate::settings::Address;
 
 /// How long to wait before a connection that came to nothing is opened again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -73,7 +73,6 @@ enum Step {
 struct FullSync {
     /// `None` from a primary that knows no ids.
     history: Option<(ReplicationId, u64)>,
-    is_forgotten: bool,
 }
 
 #[derive(Debug)]
@@ -219,20 +218,14 @@ impl Replication {
         match part {
             Part::Newline => {}
             Part::Line(line) => self.handle_line(now, &line),
-            Part::PayloadBegins => {
-                if self.settings.load == LoadMode::Direct {
-                    self.forget_data(now);
-                }
-            }
+            // When the old data goes is the caller's to say: `handle_data_forgotten`.
+            Part::PayloadBegins => {}
             Part::PayloadRefused(line) => {
                 self.log(Event::LinkRefused(printable(&line)));
                 self.fail_link(now, LinkFault::TransferAborted);
             }
             Part::Payload(bytes) => self.outputs.push_back(Output::Payload(bytes)),
             Part::PayloadEnds => {
-                if self.settings.load != LoadMode::Swap {
-                    self.forget_data(now);
-                }
                 if let Some(link) = &mut self.link {
                     link.state = LinkState::Loading { is_cut: false };
                 }
@@ -249,17 +242,11 @@ impl Replication {
             && sync.and_then(|sync| sync.history).is_some_and(|(id, _)| id == self.history.id())
     }
 
-    /// A payload that was loaded beside the old data is about to take its place.
-    pub fn handle_swap(&mut self, now: Moment) {
-        self.forget_data(now);
-    }
-
-    /// The old data goes: nothing describes it any more, and nobody may follow it.
-    fn forget_data(&mut self, now: Moment) {
-        let Some(sync) = self.link.as_mut().and_then(|link| link.sync.as_mut()) else { return };
-        if std::mem::replace(&mut sync.is_forgotten, true) {
-            return;
-        }
+    /// The caller is about to drop the old data, or to put other data in its place: nothing
+    /// describes it any more, and nobody may follow it. Only the caller knows when that is, so it
+    /// says so in the same step, before it touches anything; until then the old data is a part of
+    /// the history that can be continued.
+    pub fn handle_data_forgotten(&mut self, now: Moment) {
         self.backlog = None;
         self.renew_history();
         self.close_replicas(now, CloseReason::DataReplaced);
@@ -400,7 +387,7 @@ impl Replication {
         let Some(link) = &mut self.link else { return };
         link.state = LinkState::Transfer;
         link.speaks_psync = history.is_some();
-        link.sync = Some(FullSync { history, is_forgotten: false });
+        link.sync = Some(FullSync { history });
         link.intake.expect_payload();
         self.log(Event::LinkTransfer(history));
         self.finish_failover();
@@ -418,7 +405,7 @@ impl Replication {
         let Some(db) = loaded else {
             return self.fail_link(now, LinkFault::Unreadable);
         };
-        self.forget_data(now);
+        self.handle_data_forgotten(now);
         let Some(link) = &mut self.link else { return };
         match link.sync.take().and_then(|sync| sync.history) {
             Some((id, offset)) => self.history.replace(id, offset),

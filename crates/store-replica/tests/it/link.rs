@@ -1,6 +1,6 @@
 //! The replica's side, word by word as Redis 7.0 expects it.
 
-use store_replica::{CloseReason, Facts, LinkPhase, LoadMode, Login, Output, Role, Settings};
+use store_replica::{CloseReason, Facts, LinkPhase, Login, Output, Role, Settings};
 
 use crate::pair::{SESSION, Server, address, encoded};
 
@@ -117,13 +117,28 @@ fn a_primary_that_continues_what_nobody_asked_for_is_left() {
     assert_eq!(server.core.link_phase(), Some(LinkPhase::Connect));
 }
 
+/// When the old data goes, as far as it does before the load fails.
+#[derive(Clone, Copy)]
+enum DataGoes {
+    BeforeThePayload,
+    BehindThePayload,
+    Never,
+}
+
 /// Whether a failed load leaves something to continue from.
-fn keeps_its_past(load: LoadMode) -> bool {
-    let mut server = synced(Server::new(1, Settings { load, ..Settings::default() }), 100);
+fn keeps_its_past(goes: DataGoes) -> bool {
+    let mut server = synced(Server::with_delay_zero(1), 100);
     server.core.handle_link_down(server.now);
     server.pass(0);
     server.shake_hands();
-    server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+    server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n"));
+    if let DataGoes::BeforeThePayload = goes {
+        server.core.handle_data_forgotten(server.now);
+    }
+    server.hear("$4\r\nDATA");
+    if let DataGoes::BehindThePayload = goes {
+        server.core.handle_data_forgotten(server.now);
+    }
     server.core.handle_loaded(server.now, None);
     server.pass(2_000);
     server.outputs();
@@ -134,10 +149,30 @@ fn keeps_its_past(load: LoadMode) -> bool {
 }
 
 #[test]
-fn what_was_thrown_away_is_not_continued() {
-    assert!(!keeps_its_past(LoadMode::Spool));
-    assert!(!keeps_its_past(LoadMode::Direct));
-    assert!(keeps_its_past(LoadMode::Swap), "the old data is still there");
+fn what_was_thrown_away_is_not_continued_and_what_is_there_is() {
+    assert!(!keeps_its_past(DataGoes::BeforeThePayload));
+    assert!(!keeps_its_past(DataGoes::BehindThePayload));
+    assert!(keeps_its_past(DataGoes::Never), "the old data is still there");
+}
+
+#[test]
+fn a_replica_promoted_while_it_loads_has_the_past_of_the_data_that_it_has() {
+    for is_gone in [false, true] {
+        let mut server = synced(Server::with_delay_zero(1), 100);
+        server.core.handle_link_down(server.now);
+        server.pass(0);
+        server.shake_hands();
+        server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+        if is_gone {
+            server.core.handle_data_forgotten(server.now);
+        }
+        server.core.promote(server.now);
+        assert!(server.outputs().contains(&Output::DropPayload));
+        server.core.handle_loaded(server.now, Some(0));
+        server.ask(SESSION, &format!("PSYNC {ID} 101"));
+        let answer = server.replies();
+        assert_eq!(answer.starts_with("+CONTINUE"), !is_gone, "{answer}");
+    }
 }
 
 #[test]
@@ -219,11 +254,11 @@ fn sub_replicas_go_before_the_data_does() {
     server.shake_hands();
     server.outputs();
     server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
-    let outputs = server.outputs();
     let closed = Output::Close { session: SESSION, reason: CloseReason::DataReplaced };
-    let closes_at = outputs.iter().position(|output| *output == closed).unwrap();
-    let loads_at = outputs.iter().position(|output| *output == Output::Load).unwrap();
-    assert!(closes_at < loads_at);
+    let outputs = server.outputs();
+    assert!(outputs.contains(&Output::Load) && !outputs.contains(&closed), "the data is there");
+    server.core.handle_data_forgotten(server.now);
+    assert!(server.outputs().contains(&closed), "it goes now");
 }
 
 #[test]

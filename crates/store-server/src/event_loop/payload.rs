@@ -3,25 +3,20 @@
 
 use store_engine::{AsideData, LogLevel};
 use store_persist::rdb::{Fault, RdbError};
-use store_replica::{LoadMode, Settings};
 use store_types::dump::LoadError;
 
 use super::EventLoop;
 use crate::persistence::{Loader, Step, dir, stream_db};
 use crate::replication::{
     BeginAside, Incoming, IncomingAside, IncomingEvent, IncomingFailure, Meanwhile, Written,
-    load_mode,
+    loads_aside,
 };
 
 impl EventLoop {
     pub(super) fn take_payload(&mut self, bytes: Vec<u8>) {
-        if !self.replication.link.has_payload() {
-            let mode = load_mode(&self.engine);
-            let settings = Settings { load: mode, ..self.replication.machine.settings().clone() };
-            self.replication.machine.set_settings(settings);
-            if mode == LoadMode::Swap {
-                self.begin_aside();
-            }
+        // What arrives is loaded as it was begun, whatever is set meanwhile.
+        if !self.replication.link.has_payload() && loads_aside(&self.engine) {
+            self.begin_aside();
         }
         if let Some(aside) = &mut self.replication.link.aside {
             return aside.push(bytes);
@@ -75,9 +70,6 @@ impl EventLoop {
                 self.end_aside(meanwhile);
                 let line = format!("The payload is not loaded as it arrives: {error}");
                 self.log(LogLevel::Warning, &line);
-                let settings = self.replication.machine.settings().clone();
-                let settings = Settings { load: LoadMode::Spool, ..settings };
-                self.replication.machine.set_settings(settings);
             }
         }
     }
@@ -155,9 +147,7 @@ impl EventLoop {
         if data.report().keys == 0 {
             self.warn_of_emptiness();
         }
-        let now = self.replication.now();
-        self.replication.machine.handle_swap(now);
-        self.carry_out();
+        self.forget_history();
         let Some(incoming) = self.replication.link.aside.take() else { return };
         self.end_aside(incoming.meanwhile);
         let now_us = self.clock.now_us();
@@ -168,6 +158,14 @@ impl EventLoop {
             self.log(LogLevel::Warning, &line);
         }
         self.finish_load(db);
+    }
+
+    /// The old data is about to go, and with it whoever follows it: called by whoever drops it,
+    /// directly before, so that the history never tells of data that is not there.
+    fn forget_history(&mut self) {
+        let now = self.replication.now();
+        self.replication.machine.handle_data_forgotten(now);
+        self.carry_out();
     }
 
     /// The payload is whole, and every record of it can be loaded: the old data goes.
@@ -182,6 +180,7 @@ impl EventLoop {
             self.warn_of_emptiness();
         }
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
+        self.forget_history();
         let now_us = self.clock.now_us();
         self.persistence.hold_append(now_us / 1000, &mut self.engine);
         self.engine.forget_for_primary(now_us);

@@ -174,11 +174,7 @@ impl EventLoop {
 
     /// The settings changed.
     pub(super) fn set_replication(&mut self) {
-        let mut settings = settings_of(&self.engine, self.shared.sockets.ports());
-        if self.replication.link.has_payload() {
-            // What arrives is loaded as it was begun.
-            settings.load = self.replication.machine.settings().load;
-        }
+        let settings = settings_of(&self.engine, self.shared.sockets.ports());
         if settings != *self.replication.machine.settings() {
             self.replication.machine.set_settings(settings);
             tell_facts(&self.replication, &mut self.engine);

@@ -34,7 +34,7 @@ pub(crate) use incoming::{Incoming, IncomingEvent, IncomingFailure, Written};
 use link::Link;
 pub(crate) use log::{closing_words, words};
 pub(crate) use payload::{Next, Payload, PayloadJob};
-pub(crate) use settings::{load_mode, settings_of};
+pub(crate) use settings::{loads_aside, settings_of};
 
 /// An end that waits until replicas have everything.
 pub(crate) struct Ending {

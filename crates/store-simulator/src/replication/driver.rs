@@ -1,12 +1,12 @@
 //! What a server does around its core: it carries out, and decides nothing.
 
 use store_replica::{
-    Address, Event as Told, LoadMode, Output, Role, SnapshotNeeds, SnapshotTarget, Transaction,
+    Address, Event as Told, Output, Role, SnapshotNeeds, SnapshotTarget, Transaction,
 };
 use store_resp::OwnedRequest;
 
 use super::climate::TRIMS_WITHIN;
-use super::data::{Aside, Data, LinkSession};
+use super::data::{Aside, LinkSession};
 use super::flaw::Flaw;
 use super::judge::Rule;
 use super::server::Outgoing;
@@ -123,22 +123,14 @@ impl World {
             Output::Dial(address) => {
                 let path = (host, usize::from(address.port));
                 let id = self.network.dial(path, &mut self.queue, &mut self.random);
-                self.servers[host].upstream = Some(id);
+                let server = &mut self.servers[host];
+                (server.upstream, server.guessed_load) = (Some(id), server.load);
             }
             Output::LinkSend(bytes) => self.send_upstream(host, bytes),
             Output::LinkClose => self.close_upstream(host),
-            Output::Payload(bytes) => {
-                if server.load_mode() == LoadMode::Direct && !server.is_flushed {
-                    server.flush(real);
-                }
-                server.payload.extend(bytes);
-            }
+            Output::Payload(bytes) => self.take_payload(host, &bytes),
             Output::Load => self.start_load(host),
-            Output::DropPayload => {
-                server.payload.clear();
-                server.loading = None;
-                server.is_flushed = false;
-            }
+            Output::DropPayload => (server.incoming, server.loading) = (None, None),
             Output::Linked { db } => {
                 server.link = LinkSession { db, queued: None };
                 server.read_ahead.clear();
@@ -246,47 +238,6 @@ impl World {
             server.replication.handle_snapshot_made(now, len);
         }
         self.carry_out(host);
-        self.turn(host);
-    }
-
-    fn start_load(&mut self, host: Host) {
-        self.tickets_made += 1;
-        let delay = self.random.between(0, self.climate.load_max);
-        let real = self.queue.now();
-        let server = &mut self.servers[host];
-        if server.load_mode() != LoadMode::Swap {
-            server.flush(real);
-        }
-        server.loading = Some(self.tickets_made);
-        self.queue.after(delay, Event::Loaded { host, ticket: self.tickets_made });
-    }
-
-    pub(crate) fn finish_load(&mut self, host: Host, ticket: u64) {
-        let fails = !self.is_healed() && self.random.percent(10);
-        let real = self.queue.now();
-        let server = &mut self.servers[host];
-        if server.loading != Some(ticket) {
-            return;
-        }
-        server.loading = None;
-        server.is_flushed = false;
-        let now = server.now(real);
-        let payload = std::mem::take(&mut server.payload);
-        match Data::decode(&payload).filter(|_| !fails) {
-            Some((data, db)) => {
-                server.data = data;
-                server.lost_at = real;
-                server.replication.handle_loaded(now, Some(db));
-            }
-            None => {
-                if !fails {
-                    let len = payload.len();
-                    self.judge.broken(Rule::R1, real, || format!("a bad payload of {len} bytes"));
-                }
-                self.servers[host].replication.handle_loaded(now, None);
-            }
-        }
-        self.note(|| format!("server {host}: loaded, {}", if fails { "failed" } else { "well" }));
         self.turn(host);
     }
 

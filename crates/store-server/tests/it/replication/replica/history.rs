@@ -1,0 +1,73 @@
+//! The history that a replica goes on from is that of the data that it has, whatever became of a
+//! payload and whatever was set meanwhile.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use testkit::proxy::{Cut, Direction, Proxy, Rule};
+
+use super::{Ours, ok, primary, their_fact};
+use crate::replication::support::{self, scripted_primary};
+
+const MODES: [&str; 3] = ["disabled", "on-empty-db", "swapdb"];
+
+/// A primary that sends all of `payload` at once.
+fn primary_with(payload: &'static [u8]) -> u16 {
+    scripted_primary(move |stream, _| {
+        let head = format!("+FULLRESYNC {} 7\r\n${}\r\n", "b".repeat(40), payload.len());
+        let _ = stream.write_all(&[head.as_bytes(), payload].concat());
+    })
+}
+
+#[test]
+fn a_payload_that_cannot_be_loaded_costs_no_history() {
+    for mode in MODES {
+        let theirs = primary();
+        theirs.cli(&["SET", "a", "1"]);
+        let mut ours = Ours::start_with(|builder| builder.setting("repl-diskless-load", mode));
+        ours.follow(theirs.port());
+        ours.wait_until_equal(&theirs);
+        ours.follow(primary_with(b"REDIS0009\x00\x01k\x01v\xffwrong su"));
+        testkit::wait_until("a payload of no use", testkit::GENEROUS, || {
+            ours.has_logged("the checksum is")
+        });
+        theirs.cli(&["INCR", "a"]);
+        ours.follow(theirs.port());
+        ours.wait_until_equal(&theirs);
+        assert_eq!(their_fact(&theirs, "sync_full"), "1", "{mode}: the data was there");
+        assert_eq!(their_fact(&theirs, "sync_partial_ok"), "1", "{mode}");
+    }
+}
+
+#[test]
+fn how_payloads_are_loaded_may_change_at_any_moment() {
+    let server = support::primary().setting("rdbcompression", "no").start().unwrap();
+    let mut theirs = support::connect(&server);
+    theirs.words("DEBUG POPULATE 2000 key 1000");
+    let proxy = Proxy::to(SocketAddr::from(([127, 0, 0, 1], server.port().unwrap())));
+    let mut ours = Ours::following(proxy.port());
+    let slow = Rule::Slice { bytes: 16 * 1024, pause: Duration::from_millis(5) };
+    for (round, mode) in MODES.iter().enumerate() {
+        support::assert_equal(&mut theirs, &mut ours.connection);
+        // Under another name all of it is asked for.
+        proxy.set_rule(Direction::ToClient, slow);
+        theirs.words("DEBUG CHANGE-REPL-ID");
+        theirs.words("INCR round");
+        proxy.cut(Cut::Reset);
+        for next in [*mode, MODES[(round + 1) % 3]] {
+            testkit::wait_until("some of the payload", testkit::GENEROUS, || {
+                super::fact(&mut ours.connection, "master_sync_read_bytes")
+                    .is_some_and(|read| read.parse::<u64>().unwrap() > 50_000)
+            });
+            assert_eq!(ours.words(&format!("CONFIG SET repl-diskless-load {next}")), ok());
+            if next == *mode {
+                proxy.cut(Cut::Reset);
+                ours.wait_for("master_sync_in_progress", "0");
+            }
+        }
+        proxy.heal();
+        ours.wait_for("master_link_status", "up");
+    }
+    support::assert_equal(&mut theirs, &mut ours.connection);
+}
