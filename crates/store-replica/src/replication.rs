@@ -223,9 +223,11 @@ impl Replication {
         }
     }
 
-    /// REPLICAOF host port. Whether anything changed: `false` when it is followed already.
+    /// REPLICAOF host port. Whether anything changed: `false` when it is followed already, and then
+    /// it is dialled now if it was left alone for a while.
     pub fn follow(&mut self, now: Moment, primary: Address) -> bool {
         if self.link.as_ref().is_some_and(|link| *link.primary() == primary) {
+            self.dial_soon(now);
             return false;
         }
         self.end_failover_unfinished();

@@ -175,6 +175,54 @@ fn a_replica_promoted_while_it_loads_has_the_past_of_the_data_that_it_has() {
     }
 }
 
+impl Server {
+    /// Gets a payload that cannot be loaded. Returns how many seconds the primary is left alone.
+    fn fail_to_load(&mut self) -> u64 {
+        self.shake_hands();
+        self.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+        self.core.handle_loaded(self.now, None);
+        self.outputs();
+        self.core.dials_in(self.now).unwrap().as_secs()
+    }
+
+    /// Lets so much time pass that the primary is dialled, and not a moment less.
+    fn wait_for_dial(&mut self, seconds: u64) {
+        self.pass(seconds * 1_000 - 1);
+        assert!(!self.outputs().contains(&Output::Dial(address())), "too early");
+        self.pass(1);
+        assert!(self.outputs().contains(&Output::Dial(address())), "not in time");
+    }
+}
+
+#[test]
+fn a_payload_that_cannot_be_loaded_is_asked_for_less_and_less_often() {
+    let mut server = Server::with_delay_zero(1);
+    server.core.follow(server.now, address());
+    server.outputs();
+    for expected in [1, 2, 4, 8, 16, 30, 30] {
+        let pause = server.fail_to_load();
+        assert_eq!(pause, expected);
+        server.wait_for_dial(pause);
+    }
+    // What cannot be reached is tried every second, and does not make it forget.
+    server.core.handle_link_down(server.now);
+    server.wait_for_dial(1);
+    assert_eq!(server.fail_to_load(), 30);
+    // The operator may have mended it.
+    server.core.follow(server.now, address());
+    assert!(server.outputs().contains(&Output::Dial(address())));
+    assert_eq!(server.fail_to_load(), 1);
+    server.wait_for_dial(1);
+    assert_eq!(server.fail_to_load(), 2);
+    server.wait_for_dial(2);
+    // One that can be loaded: what comes later is counted anew.
+    let mut server = synced(server, 100);
+    server.core.handle_link_down(server.now);
+    server.pass(0);
+    server.outputs();
+    assert_eq!(server.fail_to_load(), 1);
+}
+
 #[test]
 fn a_payload_that_breaks_off_loses_nothing_that_is_kept_aside() {
     let mut server = synced(Server::with_delay_zero(1), 100);

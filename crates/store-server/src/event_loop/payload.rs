@@ -32,13 +32,12 @@ impl EventLoop {
             match Incoming::begin(disk, &folder, number, self.engine.aside(), mailbox) {
                 Ok(incoming) => self.replication.link.incoming = Some(incoming),
                 Err(error) => {
-                    let line = format!(
+                    let reason = format!(
                         "Opening the temp file needed for MASTER <-> REPLICA synchronization in \
-                         {}: {error}. Set dir to a folder that can be written",
+                         {}: {error}; set dir to a folder that can be written",
                         folder.display()
                     );
-                    self.log(LogLevel::Warning, &line);
-                    return self.link_lost(&error);
+                    return self.payload_failed(&reason);
                 }
             }
         }
@@ -221,13 +220,15 @@ impl EventLoop {
     }
 
     pub(super) fn payload_failed(&mut self, reason: &str) {
-        let line = format!(
-            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
-             asked for again"
-        );
-        self.log(LogLevel::Warning, &line);
         let now = self.replication.now();
         self.replication.machine.handle_loaded(now, None);
+        let pause = self.replication.machine.dials_in(now).unwrap_or_default();
+        let line = format!(
+            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
+             asked for again in {} s",
+            pause.as_secs()
+        );
+        self.log(LogLevel::Warning, &line);
         self.carry_out();
     }
 

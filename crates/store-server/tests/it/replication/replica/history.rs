@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use store_resp::Reply;
 use testkit::proxy::{Cut, Direction, Proxy, Rule};
 
 use super::{Ours, ok, primary, their_fact};
@@ -70,4 +71,21 @@ fn how_payloads_are_loaded_may_change_at_any_moment() {
         ours.wait_for("master_link_status", "up");
     }
     support::assert_equal(&mut theirs, &mut ours.connection);
+}
+
+#[test]
+fn a_payload_that_cannot_be_loaded_is_asked_for_less_and_less_often() {
+    let mut ours = Ours::start();
+    let port = primary_with(b"REDIS0012\xff\0\0\0\0\0\0\0\0");
+    ours.follow(port);
+    let told = |ours: &Ours, seconds: u64| {
+        let words = format!("The data is asked for again in {seconds} s");
+        ours.lines.lock().unwrap().iter().filter(|line| line.contains(&words)).count()
+    };
+    testkit::wait_until("a longer pause", testkit::GENEROUS, || told(&ours, 4) == 1);
+    assert_eq!((told(&ours, 1), told(&ours, 2)), (1, 1), "twice as long each time");
+    // The operator may have mended it, and says so.
+    let again = Reply::Simple("OK Already connected to specified master".into());
+    assert_eq!(ours.words(&format!("REPLICAOF 127.0.0.1 {port}")), again);
+    testkit::wait_until("another attempt", testkit::GENEROUS, || told(&ours, 1) == 2);
 }
