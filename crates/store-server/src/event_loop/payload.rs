@@ -53,7 +53,7 @@ impl EventLoop {
         let now_us = self.clock.now_us();
         let meanwhile = match self.replication.machine.is_own_history() {
             true => Meanwhile::OldData,
-            false => Meanwhile::Refusals(self.engine.begin_loading(now_us, 0)),
+            false => Meanwhile::Refusals(self.engine.begin_refusing(now_us)),
         };
         let load_delay_us = self.engine.config().settings().snapshot.load_delay_us;
         let aside = self.engine.aside();
@@ -86,7 +86,7 @@ impl EventLoop {
     fn end_aside(&mut self, meanwhile: Meanwhile) {
         self.engine.set_loading_aside(false);
         if let Meanwhile::Refusals(session) = meanwhile {
-            self.engine.end_reloading(session);
+            self.engine.end_refusing(session);
         }
     }
 
@@ -210,6 +210,7 @@ impl EventLoop {
     /// The data is the primary's.
     fn finish_load(&mut self, stream_db: usize) {
         let now_ms = self.clock.now_us() / 1000;
+        self.engine.note_unsaved();
         self.begin_incarnation();
         self.replication.link.history_before = None;
         self.persistence.resume_append(now_ms, &mut self.engine);

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use store_resp::Reply;
+use testkit::TempFolder;
 use testkit::proxy::{Cut, Direction, Proxy, Rule};
 
 use super::{Ours, ok, primary, their_fact};
@@ -38,6 +39,39 @@ fn a_payload_that_cannot_be_loaded_costs_no_history() {
         ours.wait_until_equal(&theirs);
         assert_eq!(their_fact(&theirs, "sync_full"), "1", "{mode}: the data was there");
         assert_eq!(their_fact(&theirs, "sync_partial_ok"), "1", "{mode}");
+    }
+}
+
+/// Half of a payload is no data. A server that ends meanwhile keeps the file that it had, and what
+/// it says of its history is true.
+#[test]
+fn a_server_that_ends_while_it_loads_comes_back_with_data_that_its_history_tells_of() {
+    const KEYS: &[u8] =
+        b"REDIS0010\x00\x01b\x01v\x00\x01c\x01v\x00\x01d\x01v\x00\x01e\x01v\xff\0\0\0\0\0\0\0\0";
+    for mode in MODES {
+        let theirs = primary();
+        theirs.cli(&["SET", "a", "1"]);
+        let folder = TempFolder::create();
+        let start = || {
+            Ours::start_with(|builder| {
+                let builder = builder.setting("dir", folder.path().to_str().unwrap());
+                builder.setting("save", "3600 1").setting("repl-diskless-load", mode)
+            })
+        };
+        let mut ours = start();
+        ours.follow(theirs.port());
+        ours.wait_until_equal(&theirs);
+        assert_eq!(ours.words("SAVE"), ok());
+        assert_eq!(ours.words("CONFIG SET key-load-delay 200000"), ok());
+        ours.follow(primary_with(KEYS));
+        ours.wait_for("loading", "1");
+        ours.connection.send(&["SHUTDOWN"]);
+        ours.server.wait().unwrap();
+        let mut ours = start();
+        assert_eq!(ours.words("KEYS *"), Reply::Array(vec![Reply::Bulk(b"a".to_vec())]), "{mode}");
+        theirs.cli(&["INCR", "a"]);
+        ours.follow(theirs.port());
+        ours.wait_until_equal(&theirs);
     }
 }
 
