@@ -22,6 +22,14 @@ fn primary_with(payload: &'static [u8]) -> u16 {
     })
 }
 
+/// One that saves at its end.
+fn start_saving(folder: &TempFolder, mode: &str) -> Ours {
+    Ours::start_with(|builder| {
+        let builder = builder.setting("dir", folder.path().to_str().unwrap());
+        builder.setting("save", "3600 1").setting("repl-diskless-load", mode)
+    })
+}
+
 #[test]
 fn a_payload_that_cannot_be_loaded_costs_no_history() {
     for mode in MODES {
@@ -52,12 +60,7 @@ fn a_server_that_ends_while_it_loads_comes_back_with_data_that_its_history_tells
         let theirs = primary();
         theirs.cli(&["SET", "a", "1"]);
         let folder = TempFolder::create();
-        let start = || {
-            Ours::start_with(|builder| {
-                let builder = builder.setting("dir", folder.path().to_str().unwrap());
-                builder.setting("save", "3600 1").setting("repl-diskless-load", mode)
-            })
-        };
+        let start = || start_saving(&folder, mode);
         let mut ours = start();
         ours.follow(theirs.port());
         ours.wait_until_equal(&theirs);
@@ -72,6 +75,29 @@ fn a_server_that_ends_while_it_loads_comes_back_with_data_that_its_history_tells
         theirs.cli(&["INCR", "a"]);
         ours.follow(theirs.port());
         ours.wait_until_equal(&theirs);
+    }
+}
+
+/// The file is as old as the last save, and a start from it is told so.
+#[test]
+fn data_of_a_full_sync_that_no_file_has_is_not_taken_for_saved() {
+    for mode in MODES {
+        let theirs = primary();
+        theirs.cli(&["SET", "a", "1"]);
+        let folder = TempFolder::create();
+        let start = || start_saving(&folder, mode);
+        let mut ours = start();
+        assert_eq!(ours.words("SET own 1"), ok());
+        assert_eq!(ours.words("SAVE"), ok());
+        ours.follow(theirs.port());
+        ours.wait_until_equal(&theirs);
+        assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
+        let incarnation = ours.fact("tenure_incarnation");
+        ours.connection.send(&["SHUTDOWN", "NOSAVE"]);
+        ours.server.wait().unwrap();
+        let mut ours = start();
+        assert_eq!(ours.words("GET own"), Reply::Bulk(b"1".to_vec()), "{mode}");
+        assert_ne!(ours.fact("tenure_incarnation"), incarnation, "{mode}: this is older data");
     }
 }
 
