@@ -117,11 +117,11 @@ pub use command::{
 };
 pub use config::{
     AnnounceSettings, AppendSettings, ClientAuth, ClientSettings, ClusterSettings, Config,
-    ConfigError, EndpointType, Include, Kind, ListenSettings, LogSettings, OomMode, OomSettings,
-    OutputLimit, OutputLimits, Permission, ProcessSettings, ReplicaSettings, SETTINGS, Setting,
-    SettingDifference, Settings, ShutdownOptions, SnapshotSettings, Supervision, SystemLogSettings,
-    TlsSettings, argument_lines, name_matches, parse_arguments, parse_arguments_including,
-    parse_file, parse_file_including, rewrite_file,
+    ConfigError, EndpointType, Include, Kind, ListenSettings, LoadMode, LogSettings, OomMode,
+    OomSettings, OutputLimit, OutputLimits, Permission, ProcessSettings, ReplicaSettings, SETTINGS,
+    Setting, SettingDifference, Settings, ShutdownOptions, SnapshotSettings, Supervision,
+    SystemLogSettings, TlsSettings, argument_lines, name_matches, parse_arguments,
+    parse_arguments_including, parse_file, parse_file_including, rewrite_file,
 };
 pub use context::{Caller, Context, Propagate, integer, integer_within, integer32, is_word};
 pub use effects::{Effects, ServerRequest, Unblock};

@@ -45,5 +45,5 @@ pub use output::{
 };
 pub use replica::{Replica, ReplicaState};
 pub use replication::{Access, ExpiryMode, Replication, SyncCounts};
-pub use settings::{Address, BlockSize, LoadMode, Login, OutputLimit, Settings};
+pub use settings::{Address, BlockSize, Login, OutputLimit, Settings};
 pub use stream::{Command, Stream};

@@ -10,10 +10,13 @@ use crate::intake::{Intake, Part, Transaction};
 use crate::moment::Moment;
 use crate::output::{CloseReason, Event, LinkFault, Output};
 use crate::replication::Replication;
-use crate::settings::{Address, LoadMode};
+use crate::settings::Address;
 
 /// How long to wait before a connection that came to nothing is opened again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long to wait at most before a payload is asked for again that could not be loaded. Each one
+/// costs the primary a snapshot of all its data, and the next is likely to be like the last.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// How much of a primary's error is kept for the log.
 const TEXT_MAX: usize = 256;
 
@@ -73,7 +76,6 @@ enum Step {
 struct FullSync {
     /// `None` from a primary that knows no ids.
     history: Option<(ReplicationId, u64)>,
-    is_forgotten: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,8 @@ pub(crate) struct Link {
     sync: Option<FullSync>,
     speaks_psync: bool,
     down_since: Option<Moment>,
+    /// Payloads of this primary in a row that could not be loaded.
+    failed_loads: u32,
 }
 
 impl Link {
@@ -97,11 +101,19 @@ impl Link {
             sync: None,
             speaks_psync: true,
             down_since: Some(now),
+            failed_loads: 0,
         }
     }
 
     pub(crate) fn primary(&self) -> &Address {
         &self.primary
+    }
+
+    /// How long to wait after a payload that could not be loaded: each time twice as long.
+    fn pause_after_failed_load(&mut self) -> Duration {
+        self.failed_loads = self.failed_loads.saturating_add(1);
+        let pause = 1_u32.checked_shl(self.failed_loads - 1).unwrap_or(u32::MAX);
+        RETRY_AFTER.saturating_mul(pause).min(RETRY_AFTER_MAX)
     }
 
     /// Back to the beginning; what was read and not applied is forgotten.
@@ -153,6 +165,21 @@ impl Replication {
         let Some(link) = &self.link else { return false };
         let is_behind = link.intake.pending() > PENDING_MAX && !link.intake.needs_more();
         !link.intake.is_held() && !is_behind
+    }
+
+    /// How long the primary is left alone from now on; `None` while it is not.
+    pub fn dials_in(&self, now: Moment) -> Option<Duration> {
+        self.dial_at().map(|at| at.since(now))
+    }
+
+    /// The operator names the primary that is followed already: it is not waited any longer.
+    pub(crate) fn dial_soon(&mut self, now: Moment) {
+        let Some(link) = &mut self.link else { return };
+        link.failed_loads = 0;
+        if let LinkState::Connect { at } = &mut link.state {
+            *at = now.min(*at);
+        }
+        self.dial_when_due(now);
     }
 
     pub(crate) fn dial_at(&self) -> Option<Moment> {
@@ -219,20 +246,14 @@ impl Replication {
         match part {
             Part::Newline => {}
             Part::Line(line) => self.handle_line(now, &line),
-            Part::PayloadBegins => {
-                if self.settings.load == LoadMode::Direct {
-                    self.forget_data(now);
-                }
-            }
+            // When the old data goes is the caller's to say: `handle_data_forgotten`.
+            Part::PayloadBegins => {}
             Part::PayloadRefused(line) => {
                 self.log(Event::LinkRefused(printable(&line)));
                 self.fail_link(now, LinkFault::TransferAborted);
             }
             Part::Payload(bytes) => self.outputs.push_back(Output::Payload(bytes)),
             Part::PayloadEnds => {
-                if self.settings.load != LoadMode::Swap {
-                    self.forget_data(now);
-                }
                 if let Some(link) = &mut self.link {
                     link.state = LinkState::Loading { is_cut: false };
                 }
@@ -249,17 +270,11 @@ impl Replication {
             && sync.and_then(|sync| sync.history).is_some_and(|(id, _)| id == self.history.id())
     }
 
-    /// A payload that was loaded beside the old data is about to take its place.
-    pub fn handle_swap(&mut self, now: Moment) {
-        self.forget_data(now);
-    }
-
-    /// The old data goes: nothing describes it any more, and nobody may follow it.
-    fn forget_data(&mut self, now: Moment) {
-        let Some(sync) = self.link.as_mut().and_then(|link| link.sync.as_mut()) else { return };
-        if std::mem::replace(&mut sync.is_forgotten, true) {
-            return;
-        }
+    /// The caller is about to drop the old data, or to put other data in its place: nothing
+    /// describes it any more, and nobody may follow it. Only the caller knows when that is, so it
+    /// says so in the same step, before it touches anything; until then the old data is a part of
+    /// the history that can be continued.
+    pub fn handle_data_forgotten(&mut self, now: Moment) {
         self.backlog = None;
         self.renew_history();
         self.close_replicas(now, CloseReason::DataReplaced);
@@ -384,7 +399,7 @@ impl Replication {
     fn continue_history(&mut self, now: Moment, id: Option<ReplicationId>) {
         let Some(link) = &mut self.link else { return };
         link.state = LinkState::Connected;
-        link.down_since = None;
+        (link.down_since, link.failed_loads) = (None, 0);
         link.intake.expect_stream();
         if let Some(id) = id.filter(|id| *id != self.history.id()) {
             self.history.adopt(id);
@@ -400,7 +415,7 @@ impl Replication {
         let Some(link) = &mut self.link else { return };
         link.state = LinkState::Transfer;
         link.speaks_psync = history.is_some();
-        link.sync = Some(FullSync { history, is_forgotten: false });
+        link.sync = Some(FullSync { history });
         link.intake.expect_payload();
         self.log(Event::LinkTransfer(history));
         self.finish_failover();
@@ -416,9 +431,9 @@ impl Replication {
             _ => return,
         };
         let Some(db) = loaded else {
-            return self.fail_link(now, LinkFault::Unreadable);
+            return self.fail_load(now);
         };
-        self.forget_data(now);
+        self.handle_data_forgotten(now);
         let Some(link) = &mut self.link else { return };
         match link.sync.take().and_then(|sync| sync.history) {
             Some((id, offset)) => self.history.replace(id, offset),
@@ -427,7 +442,7 @@ impl Replication {
                 self.history.replace(id, 0);
             }
         }
-        link.heard_at = now;
+        (link.heard_at, link.failed_loads) = (now, 0);
         self.link_db = db;
         self.create_backlog();
         self.log(Event::LinkSynced);
@@ -441,6 +456,14 @@ impl Replication {
         }
         self.outputs.push_back(Output::Linked { db });
         self.send_ack();
+    }
+
+    fn fail_load(&mut self, now: Moment) {
+        let Some(link) = &mut self.link else { return };
+        let pause = link.pause_after_failed_load();
+        self.log(Event::LinkFailed(LinkFault::Unreadable));
+        self.outputs.push_back(Output::LinkClose);
+        self.begin_again(now, now + pause);
     }
 
     /// The next request of the primary's stream, to be applied and then confirmed by

@@ -206,7 +206,8 @@ pub enum Output {
     LinkClose,
     /// The next part of the primary's payload.
     Payload(Vec<u8>),
-    /// The payload is whole: make it the data, then call `handle_loaded`.
+    /// The payload is whole: make it the data, then call `handle_loaded`. `handle_data_forgotten`
+    /// is called when the old data goes, which may be before or after this, or never.
     Load,
     /// The payload, or what was loaded of it, is of no use.
     DropPayload,

@@ -168,7 +168,8 @@ impl Replication {
         }
         let is_unwanted = match self.snapshot {
             Some(Snapshot::Running { .. }) => {
-                replica.state == ReplicaState::Transfer && self.in_transfer().is_empty()
+                let was_for_it = self.snapshot.is_some_and(|snapshot| snapshot.is_for(&replica));
+                was_for_it && self.in_transfer().is_empty()
             }
             // It may have to wait for another one, and the data may go before.
             Some(Snapshot::Asked(needs)) => !self.awaits_snapshot(needs),
@@ -298,9 +299,9 @@ impl Replication {
 
     /// An empty line counts nothing before the stream, and would be counted within it.
     fn keep_waiting_replicas_alive(&mut self) {
-        let is_saving = self.snapshot.is_some_and(Snapshot::is_being_saved);
+        let snapshot = self.snapshot;
         let needs_line = |replica: &&Replica| {
-            replica.is_waiting() || (is_saving && replica.state == ReplicaState::Transfer)
+            replica.is_waiting() || snapshot.is_some_and(|it| it.is_being_saved_for(replica))
         };
         let sessions: Vec<_> =
             self.replicas.iter().filter(needs_line).map(|replica| replica.session).collect();
@@ -311,12 +312,15 @@ impl Replication {
 
     fn close_silent_replicas(&mut self, now: Moment) {
         let timeout = self.settings.timeout;
-        let is_saving = self.snapshot.is_some_and(Snapshot::is_being_saved);
+        let snapshot = self.snapshot;
         let is_silent = |replica: &&Replica| {
             match replica.state {
                 ReplicaState::Greeting | ReplicaState::WaitStart { .. } => false,
-                // Whoever does not take its payload holds up all others, whatever it says.
-                ReplicaState::Transfer => !is_saving && now.since(replica.progressed_at) > timeout,
+                // Whoever does not take its payload holds up others, whatever it says.
+                ReplicaState::Transfer => {
+                    let is_saved = !snapshot.is_some_and(|it| it.is_being_saved_for(replica));
+                    is_saved && now.since(replica.progressed_at) > timeout
+                }
                 // Those who know no ids send no acks.
                 ReplicaState::AwaitAck | ReplicaState::Online => {
                     replica.speaks_psync && replica.lag(now) > timeout

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::history::ID_LEN;
 use crate::moment::Moment;
 use crate::output::{SessionId, SnapshotContent, SnapshotNeeds, SnapshotTarget};
 use crate::settings::{Address, Settings};
@@ -43,6 +44,9 @@ pub struct Replica {
     pub(crate) heard_at: Moment,
     /// When it last had taken all of its payload that there was, or some of it.
     pub(crate) progressed_at: Moment,
+    /// The snapshot whose payload it gets, and the mark that ends it, where one does.
+    pub(crate) snapshot: u64,
+    pub(crate) mark: Option<[u8; ID_LEN]>,
     pub(crate) port: u16,
     pub(crate) ip: Option<String>,
     pub(crate) peer: String,
@@ -65,6 +69,8 @@ impl Replica {
             acked: None,
             heard_at: now,
             progressed_at: now,
+            snapshot: 0,
+            mark: None,
             port: 0,
             ip: None,
             peer: String::new(),

@@ -75,6 +75,7 @@ pub struct Replication {
     pub(crate) backlog: Option<Backlog>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) snapshots_begun: u64,
     pub(crate) waits: Waits,
     pub(crate) link: Option<Link>,
     /// The database that the stream from above has selected at the applied offset.
@@ -102,6 +103,7 @@ impl Replication {
             backlog: None,
             replicas: Vec::new(),
             snapshot: None,
+            snapshots_begun: 0,
             waits: Waits::default(),
             link: None,
             link_db: 0,
@@ -221,9 +223,11 @@ impl Replication {
         }
     }
 
-    /// REPLICAOF host port. Whether anything changed: `false` when it is followed already.
+    /// REPLICAOF host port. Whether anything changed: `false` when it is followed already, and then
+    /// it is dialled now if it was left alone for a while.
     pub fn follow(&mut self, now: Moment, primary: Address) -> bool {
         if self.link.as_ref().is_some_and(|link| *link.primary() == primary) {
+            self.dial_soon(now);
             return false;
         }
         self.end_failover_unfinished();

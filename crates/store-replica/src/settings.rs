@@ -33,17 +33,6 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What becomes of the old data while new data arrives (`repl-diskless-load`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadMode {
-    /// The payload is kept aside; the old data goes once it is whole.
-    Spool,
-    /// The payload is loaded as it arrives: the old data goes before its first byte.
-    Direct,
-    /// As `Direct`, beside the old data, which goes once the new data is whole.
-    Swap,
-}
-
 /// `client-output-buffer-limit replica`. Zero is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputLimit {
@@ -99,8 +88,6 @@ pub struct Settings {
     pub min_replicas: usize,
     /// `min-replicas-max-lag`. Zero turns `min_replicas` off.
     pub min_replicas_lag: Duration,
-    /// `repl-diskless-load`.
-    pub load: LoadMode,
     /// The port that a primary is told.
     pub listening_port: u16,
     /// `replica-announce-ip`.
@@ -141,7 +128,6 @@ impl Default for Settings {
             },
             min_replicas: 0,
             min_replicas_lag: Duration::from_secs(10),
-            load: LoadMode::Spool,
             listening_port: 6379,
             announce_ip: None,
             login: None,

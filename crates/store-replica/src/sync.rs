@@ -1,28 +1,43 @@
 //! How a replica gets its data: the decision between all and the rest, and snapshots for many.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use store_resp::{Request, parse_integer};
 
-use crate::history::{ID_LEN, ReplicationId};
+use crate::history::ReplicationId;
 use crate::moment::Moment;
 use crate::output::{CloseReason, Event, Output, SessionId, SnapshotNeeds, SnapshotTarget};
 use crate::replica::{Replica, ReplicaState};
 use crate::replication::Replication;
 
-/// A snapshot for replicas.
+/// Payloads at most that are whole, and that somebody has still to read: each takes disk or memory.
+/// Whoever reads none of its payload is closed by `repl-timeout`.
+const UNREAD_MAX: usize = 4;
+
+/// The snapshot for replicas that is asked for, or made. Once its payload is whole, the next one
+/// may begin, however long its readers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Snapshot {
     /// The caller was asked to begin it.
     Asked(SnapshotNeeds),
-    /// It runs. The mark ends its payload on sockets; on disk it is saved before it is sent.
-    Running { needs: SnapshotNeeds, mark: [u8; ID_LEN], is_saved: bool },
+    /// It runs. On sockets its payload is sent as it is made; on disk once it is whole.
+    Running { needs: SnapshotNeeds, number: u64 },
 }
 
 impl Snapshot {
-    pub(crate) fn is_being_saved(self) -> bool {
-        let Snapshot::Running { needs, is_saved, .. } = self else { return false };
-        needs.target == SnapshotTarget::Disk && !is_saved
+    pub(crate) fn is_for(self, replica: &Replica) -> bool {
+        let Snapshot::Running { number, .. } = self else { return false };
+        replica.state == ReplicaState::Transfer && replica.snapshot == number
+    }
+
+    /// Whether it is being saved for this replica, which gets nothing meanwhile.
+    pub(crate) fn is_being_saved_for(self, replica: &Replica) -> bool {
+        let is_for_disk = match self {
+            Snapshot::Asked(_) => false,
+            Snapshot::Running { needs, .. } => needs.target == SnapshotTarget::Disk,
+        };
+        is_for_disk && self.is_for(replica)
     }
 }
 
@@ -134,7 +149,7 @@ impl Replication {
 
     /// When the next snapshot should begin, if one should.
     pub(crate) fn snapshot_due_at(&self) -> Option<Moment> {
-        if self.snapshot.is_some() {
+        if self.snapshot.is_some() || self.unread_payloads() >= UNREAD_MAX {
             return None;
         }
         let mut waiting = self.replicas.iter().filter(|replica| replica.is_waiting());
@@ -148,12 +163,24 @@ impl Replication {
         Some(since + delay)
     }
 
+    /// Payloads that are whole, and that somebody has still to read.
+    fn unread_payloads(&self) -> usize {
+        let is_made = |replica: &&Replica| {
+            let is_running = self.snapshot.is_some_and(|snapshot| snapshot.is_for(replica));
+            replica.state == ReplicaState::Transfer && !is_running
+        };
+        let made = self.replicas.iter().filter(is_made);
+        made.map(|replica| replica.snapshot).collect::<BTreeSet<_>>().len()
+    }
+
     /// The snapshot that was asked for has begun: it holds exactly the data of this moment. All who
     /// wait for one like it are told its offset, and get the stream from there on.
     pub fn handle_snapshot_started(&mut self, now: Moment) {
         let Some(Snapshot::Asked(needs)) = self.snapshot else { return };
         let mark = self.secrets.digits();
-        self.snapshot = Some(Snapshot::Running { needs, mark, is_saved: false });
+        self.snapshots_begun += 1;
+        let number = self.snapshots_begun;
+        self.snapshot = Some(Snapshot::Running { needs, number });
         let (id, offset) = (self.history.id(), self.history.offset());
         let mut lines = Vec::new();
         for replica in &mut self.replicas {
@@ -162,6 +189,8 @@ impl Replication {
             }
             replica.state = ReplicaState::Transfer;
             replica.reader = offset;
+            replica.snapshot = number;
+            replica.mark = Some(mark).filter(|_| needs.target == SnapshotTarget::Sockets);
             (replica.heard_at, replica.progressed_at) = (now, now);
             let mut line = String::new();
             if replica.speaks_psync {
@@ -185,21 +214,24 @@ impl Replication {
         }
     }
 
-    /// A snapshot to disk is whole and has `len` bytes, which are sent to all in transfer now.
-    pub fn handle_snapshot_saved(&mut self, now: Moment, len: u64) {
-        if let Some(Snapshot::Running { is_saved, .. }) = &mut self.snapshot {
-            *is_saved = true;
+    /// The payload of the running snapshot is whole and has `len` bytes. From disk it is sent to
+    /// all who wait for it now. It is the caller's from here on, until nobody reads it any more.
+    pub fn handle_snapshot_made(&mut self, now: Moment, len: u64) {
+        let Some(Snapshot::Running { needs, .. }) = self.snapshot else { return };
+        if needs.target == SnapshotTarget::Disk {
+            for session in self.in_transfer() {
+                self.handle_progress(now, session);
+                self.reply(session, &format!("${len}\r\n"));
+            }
         }
-        for session in self.in_transfer() {
-            self.handle_progress(now, session);
-            self.reply(session, &format!("${len}\r\n"));
-        }
+        self.snapshot = None;
+        self.start_snapshot_when_due(now);
     }
 
     /// Sessions that get the running snapshot's payload.
     pub fn in_transfer(&self) -> Vec<SessionId> {
-        let replicas = self.replicas.iter();
-        let chosen = replicas.filter(|replica| replica.state == ReplicaState::Transfer);
+        let Some(snapshot) = self.snapshot else { return Vec::new() };
+        let chosen = self.replicas.iter().filter(|replica| snapshot.is_for(replica));
         chosen.map(|replica| replica.session).collect()
     }
 
@@ -213,40 +245,39 @@ impl Replication {
 
     /// The whole payload has been handed to a replica's socket.
     pub fn handle_payload_sent(&mut self, now: Moment, session: SessionId) {
-        let Some(Snapshot::Running { needs, mark, .. }) = self.snapshot else { return };
         let Some(replica) = self.replicas.iter_mut().find(|r| r.session == session) else { return };
         if replica.state != ReplicaState::Transfer {
             return;
         }
         let is_payload_only = replica.payload_only;
         replica.heard_at = now;
-        let is_marked = needs.target == SnapshotTarget::Sockets;
-        replica.state = if is_marked { ReplicaState::AwaitAck } else { ReplicaState::Online };
-        if is_marked {
+        let mark = replica.mark.take();
+        replica.state = match mark {
+            Some(_) => ReplicaState::AwaitAck,
+            None => ReplicaState::Online,
+        };
+        if let Some(mark) = mark {
             self.outputs.push_back(Output::Reply { session, bytes: mark.to_vec() });
         }
         if is_payload_only {
             self.close(now, session, CloseReason::PayloadOnly);
-        } else if !is_marked {
+        } else if mark.is_none() {
             self.log(Event::ReplicaOnline(session));
         }
+        self.start_snapshot_when_due(now);
     }
 
-    /// The snapshot is done, or could not be. In the latter case its replicas are closed.
-    pub fn handle_snapshot_ended(&mut self, now: Moment, is_whole: bool) {
-        let asked = match self.snapshot.take() {
-            Some(Snapshot::Asked(needs)) => Some(needs),
-            Some(Snapshot::Running { .. }) => None,
-            None => return,
-        };
+    /// The snapshot could not be begun, or not be made: its replicas are closed.
+    pub fn handle_snapshot_failed(&mut self, now: Moment) {
+        let Some(snapshot) = self.snapshot.take() else { return };
         let settings = &self.settings;
-        let is_hit = |replica: &&Replica| match asked {
-            Some(needs) => replica.is_waiting() && replica.needs(settings) == needs,
-            None => replica.state == ReplicaState::Transfer,
+        let is_hit = |replica: &&Replica| match snapshot {
+            Snapshot::Asked(needs) => replica.is_waiting() && replica.needs(settings) == needs,
+            Snapshot::Running { .. } => snapshot.is_for(replica),
         };
         let hit: Vec<_> = self.replicas.iter().filter(is_hit).map(|r| r.session).collect();
-        for session in hit.into_iter().filter(|_| !is_whole) {
-            if asked.is_some() {
+        for session in hit {
+            if matches!(snapshot, Snapshot::Asked(_)) {
                 self.reply(session, "-ERR BGSAVE failed, replication can't continue\r\n");
             }
             self.close(now, session, CloseReason::SnapshotFailed);

@@ -1,8 +1,7 @@
 //! What a primary says to a replica, and a replica to a primary. The first byte chooses which.
 
 use store_replica::{
-    Address, LinkPhase, LoadMode, Moment, Output, Replication, Secrets, SessionId, Settings,
-    Transaction,
+    Address, LinkPhase, Moment, Output, Replication, Secrets, SessionId, Settings, Transaction,
 };
 use store_resp::{Limits, Parsed, RequestParser};
 
@@ -42,22 +41,29 @@ fn run(bytes: &[u8]) {
     let Some((choice, bytes)) = bytes.split_first() else { return };
     match choice % 4 {
         0 => hear_replica(bytes),
-        mode => hear_primary(
-            bytes,
-            [LoadMode::Spool, LoadMode::Direct, LoadMode::Swap][usize::from(mode) - 1],
-        ),
+        1 => hear_primary(bytes, DataGoes::AtTheEnd),
+        2 => hear_primary(bytes, DataGoes::AtTheBeginning),
+        _ => hear_primary(bytes, DataGoes::WhenReplaced),
     }
 }
 
-fn new_core(load: LoadMode) -> Replication {
+/// When the old data goes for a payload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DataGoes {
+    AtTheBeginning,
+    AtTheEnd,
+    WhenReplaced,
+}
+
+fn new_core() -> Replication {
     let secrets = Secrets::new(|bytes| bytes.fill(0x17));
-    let settings = Settings { load, intake_max: INTAKE_MAX, ..Settings::default() };
+    let settings = Settings { intake_max: INTAKE_MAX, ..Settings::default() };
     Replication::new(Moment::default(), settings, secrets)
 }
 
 /// The bytes come in pieces as long as the last one began: both ways are the same stream.
-fn hear_primary(bytes: &[u8], load: LoadMode) {
-    let mut core = new_core(load);
+fn hear_primary(bytes: &[u8], goes: DataGoes) {
+    let mut core = new_core();
     let now = Moment::from_ms(1);
     core.follow(now, Address { host: "primary".to_owned(), port: 1 });
     core.handle_link_up(now);
@@ -65,13 +71,13 @@ fn hear_primary(bytes: &[u8], load: LoadMode) {
     while let Some(first) = rest.first() {
         let (piece, later) = rest.split_at(usize::from(first % 61 + 1).min(rest.len()));
         core.handle_link_bytes(now, piece);
-        let mut is_closed = carry_out(&mut core, now);
+        let mut is_closed = carry_out(&mut core, now, goes);
         while core.next_request(now).is_some() {
             let is_open = first % 7 == 0;
             let transaction = if is_open { Transaction::Open } else { Transaction::Closed };
             core.handle_applied(now, 0, transaction);
         }
-        is_closed |= carry_out(&mut core, now);
+        is_closed |= carry_out(&mut core, now, goes);
         assert!(core.read_offset() >= core.history().offset(), "more is applied than was read");
         let pending = core.read_offset() - core.history().offset();
         assert!(pending <= INTAKE_MAX as u64, "{pending} bytes are kept");
@@ -86,12 +92,20 @@ fn hear_primary(bytes: &[u8], load: LoadMode) {
 }
 
 /// Whether the connection was closed from here.
-fn carry_out(core: &mut Replication, now: Moment) -> bool {
+fn carry_out(core: &mut Replication, now: Moment, goes: DataGoes) -> bool {
     let mut is_closed = false;
     loop {
         match core.poll_output() {
             Output::WaitUntil(_) => return is_closed,
-            Output::Load => core.handle_loaded(now, Some(0)),
+            Output::Payload(_) if goes == DataGoes::AtTheBeginning => {
+                core.handle_data_forgotten(now);
+            }
+            Output::Load => {
+                if goes == DataGoes::AtTheEnd {
+                    core.handle_data_forgotten(now);
+                }
+                core.handle_loaded(now, Some(0));
+            }
             Output::LinkClose => is_closed = true,
             _ => {}
         }
@@ -99,7 +113,7 @@ fn carry_out(core: &mut Replication, now: Moment) -> bool {
 }
 
 fn hear_replica(bytes: &[u8]) {
-    let mut core = new_core(LoadMode::Spool);
+    let mut core = new_core();
     let now = Moment::from_ms(1);
     let mut parser = RequestParser::default();
     let mut rest = bytes;
@@ -123,7 +137,7 @@ fn hear_replica(bytes: &[u8]) {
         }
         core.handle_snapshot_started(now);
         core.handle_payload_sent(now, SESSION);
-        carry_out(&mut core, now);
+        carry_out(&mut core, now, DataGoes::WhenReplaced);
         assert!(core.replicas().len() <= 1, "one session is one replica");
         let acked = core.replicas().first().map_or(0, |replica| replica.acked());
         assert!(acked <= core.history().offset(), "{acked} bytes were never sent");

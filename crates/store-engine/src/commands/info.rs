@@ -370,7 +370,7 @@ fn rewriting_seconds(cx: &Context<'_>) -> i64 {
 }
 
 fn loading_facts(cx: &Context<'_>, text: &mut String, loading: &Loading) -> std::fmt::Result {
-    let Loading { started_at_ms, total_bytes, loaded_bytes } = *loading;
+    let Loading { started_at_ms, total_bytes, loaded_bytes, .. } = *loading;
     let seconds = cx.db.now_ms().saturating_sub(started_at_ms) as f64 / 1000.0;
     let left = total_bytes.saturating_sub(loaded_bytes) as f64;
     let eta = match loaded_bytes {

@@ -21,9 +21,9 @@ pub use setting::{Kind, Setting, SettingDifference};
 pub(crate) use setting::{is_host, memory as parse_memory};
 pub use settings::{
     AnnounceSettings, AppendSettings, ClientAuth, ClientSettings, ClusterSettings, EndpointType,
-    ListenSettings, LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits, Permission,
-    ProcessSettings, ReplicaSettings, Settings, ShutdownOptions, SnapshotSettings, Supervision,
-    SystemLogSettings, TlsSettings,
+    ListenSettings, LoadMode, LogSettings, OomMode, OomSettings, OutputLimit, OutputLimits,
+    Permission, ProcessSettings, ReplicaSettings, Settings, ShutdownOptions, SnapshotSettings,
+    Supervision, SystemLogSettings, TlsSettings,
 };
 pub use table::SETTINGS;
 

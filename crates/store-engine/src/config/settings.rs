@@ -15,7 +15,7 @@ pub use process::{
     ClientAuth, ListenSettings, OomMode, OomSettings, ProcessSettings, ShutdownOptions,
     Supervision, SystemLogSettings, TlsSettings,
 };
-pub use replication::ReplicaSettings;
+pub use replication::{LoadMode, ReplicaSettings};
 
 use store_script::LogLevel;
 use store_types::Limits;

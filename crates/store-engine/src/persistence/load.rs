@@ -63,7 +63,19 @@ impl Engine {
     /// nothing is propagated. Requests from files go to the returned session.
     pub fn begin_loading(&mut self, now_us: u64, total_bytes: u64) -> SessionId {
         let started_at_ms = now_us / 1000;
-        let loading = Loading { started_at_ms, total_bytes, loaded_bytes: 0 };
+        let loading = Loading { started_at_ms, total_bytes, loaded_bytes: 0, is_aside: false };
+        self.refuse_while(now_us, loading)
+    }
+
+    /// Data is loaded beside the data in use, which nobody is to see any more: requests are
+    /// answered as by [`begin_loading`](Self::begin_loading), until the session is given back.
+    pub fn begin_refusing(&mut self, now_us: u64) -> SessionId {
+        let started_at_ms = now_us / 1000;
+        let loading = Loading { started_at_ms, total_bytes: 0, loaded_bytes: 0, is_aside: true };
+        self.refuse_while(now_us, loading)
+    }
+
+    fn refuse_while(&mut self, now_us: u64, loading: Loading) -> SessionId {
         let state = self.state_mut();
         state.persistence.loading = Some(loading);
         state.gates |= server_gate::LOADING;
@@ -131,15 +143,30 @@ impl Engine {
 
     /// The same on a server that has served before: what it counted stays.
     pub fn end_reloading(&mut self, id: SessionId) {
+        self.end_refusing(id);
+        self.keyspace_mut().dirty = 0;
+        self.units().clear();
+    }
+
+    /// Requests are answered again. The data is what it was, and so is what a file lacks of it.
+    pub fn end_refusing(&mut self, id: SessionId) {
         self.close_session(id);
         let state = self.state_mut();
         state.persistence.loading = None;
         state.gates &= !server_gate::LOADING;
         state.eviction.look_again();
+        self.keyspace_mut().set_loading(false);
+    }
+
+    /// Whether the data is only a part of what is being loaded: of no use to anybody.
+    pub fn is_half_loaded(&self) -> bool {
+        self.state.persistence.is_half_loaded()
+    }
+
+    /// All data came from elsewhere, and no file of this server has it.
+    pub fn note_unsaved(&mut self) {
         let keyspace = self.keyspace_mut();
-        keyspace.set_loading(false);
-        keyspace.dirty = 0;
-        self.units().clear();
+        keyspace.dirty = keyspace.dirty.max(1);
     }
 
     /// Tells how the append-only file stands; writes are refused while it has trouble.

@@ -19,6 +19,8 @@ pub struct Loading {
     pub total_bytes: u64,
     /// Bytes done with.
     pub loaded_bytes: u64,
+    /// Whether it is loaded beside the data in use, which is whole.
+    pub is_aside: bool,
 }
 
 /// All of it.
@@ -32,6 +34,13 @@ pub struct PersistenceStatus {
     pub aof: AofFacts,
     /// Why the request from a file that runs cannot be loaded.
     pub(crate) load_failure: Option<LoadFailure>,
+}
+
+impl PersistenceStatus {
+    /// Whether the data is only a part of what is being loaded.
+    pub(crate) fn is_half_loaded(&self) -> bool {
+        self.loading.as_ref().is_some_and(|loading| !loading.is_aside)
+    }
 }
 
 impl PersistenceStatus {

@@ -92,6 +92,10 @@ fn replicaof(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
         let text =
             if primary.is_some() { "OK Already connected to specified master" } else { "OK" };
         cx.reply.simple(text);
+        if primary.is_some() {
+            // It may have been left alone for a while.
+            ask(cx, ReplicationRequest::Follow(primary, Asker::WentOn));
+        }
         return Ok(());
     }
     let told = primary.as_ref().map(|it| (it.host.as_str(), it.port));

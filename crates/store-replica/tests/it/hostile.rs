@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store_replica::{LinkPhase, LoadMode, Output, SessionId, Settings};
+use store_replica::{LinkPhase, Output, SessionId, Settings};
 use store_resp::OwnedRequest;
 
 use crate::pair::{Server, address, encoded};
@@ -30,14 +30,8 @@ fn honest_words() -> Vec<u8> {
     words.into_bytes()
 }
 
-fn settings(numbers: &mut Numbers) -> Settings {
-    let modes = [LoadMode::Spool, LoadMode::Direct, LoadMode::Swap];
-    Settings {
-        load: modes[numbers.below(3)],
-        intake_max: 2_000,
-        diskless_delay: Duration::ZERO,
-        ..Settings::default()
-    }
+fn settings() -> Settings {
+    Settings { intake_max: 2_000, diskless_delay: Duration::ZERO, ..Settings::default() }
 }
 
 /// Says `words` in pieces, and does what a server does meanwhile.
@@ -49,6 +43,9 @@ fn listen(server: &mut Server, words: &[u8], numbers: &mut Numbers) {
         server.apply(0);
         for output in server.outputs() {
             match output {
+                Output::Payload(_) if numbers.below(4) == 0 => {
+                    server.core.handle_data_forgotten(server.now);
+                }
                 Output::Load => {
                     let is_good = numbers.below(4) > 0;
                     server.core.handle_loaded(server.now, is_good.then_some(3));
@@ -79,7 +76,7 @@ fn a_primary_that_breaks_off_or_changes_a_byte_anywhere_does_no_harm() {
                 words.splice(at..at, garbage);
             }
         }
-        let mut server = Server::new(1, settings(&mut numbers));
+        let mut server = Server::new(1, settings());
         server.core.follow(server.now, address());
         server.core.handle_link_up(server.now);
         listen(&mut server, &words, &mut numbers);
@@ -126,7 +123,7 @@ fn a_replica_that_says_anything_in_any_order_does_no_harm() {
     ];
     let mut numbers = Numbers(11);
     for _ in 0..3_000 {
-        let mut server = Server::new(1, settings(&mut numbers));
+        let mut server = Server::new(1, settings());
         for _ in 0..12 {
             let session = SessionId(numbers.below(3) as u64);
             let count = 1 + numbers.below(5);
@@ -139,10 +136,10 @@ fn a_replica_that_says_anything_in_any_order_does_no_harm() {
             }
             match numbers.below(8) {
                 0 => server.core.handle_snapshot_started(server.now),
-                1 => server.core.handle_snapshot_ended(server.now, numbers.below(2) == 0),
+                1 => server.core.handle_snapshot_failed(server.now),
                 2 => server.core.handle_payload_sent(server.now, session),
                 3 => server.core.handle_session_closed(server.now, session),
-                4 => server.core.handle_snapshot_saved(server.now, 9),
+                4 => server.core.handle_snapshot_made(server.now, 9),
                 5 => _ = server.write(numbers.below(3), "<write>"),
                 6 => server.pass(numbers.below(30_000) as u64),
                 _ => {

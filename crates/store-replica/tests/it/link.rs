@@ -1,6 +1,6 @@
 //! The replica's side, word by word as Redis 7.0 expects it.
 
-use store_replica::{CloseReason, Facts, LinkPhase, LoadMode, Login, Output, Role, Settings};
+use store_replica::{CloseReason, Facts, LinkPhase, Login, Output, Role, Settings};
 
 use crate::pair::{SESSION, Server, address, encoded};
 
@@ -117,13 +117,28 @@ fn a_primary_that_continues_what_nobody_asked_for_is_left() {
     assert_eq!(server.core.link_phase(), Some(LinkPhase::Connect));
 }
 
+/// When the old data goes, as far as it does before the load fails.
+#[derive(Clone, Copy)]
+enum DataGoes {
+    BeforeThePayload,
+    BehindThePayload,
+    Never,
+}
+
 /// Whether a failed load leaves something to continue from.
-fn keeps_its_past(load: LoadMode) -> bool {
-    let mut server = synced(Server::new(1, Settings { load, ..Settings::default() }), 100);
+fn keeps_its_past(goes: DataGoes) -> bool {
+    let mut server = synced(Server::with_delay_zero(1), 100);
     server.core.handle_link_down(server.now);
     server.pass(0);
     server.shake_hands();
-    server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+    server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n"));
+    if let DataGoes::BeforeThePayload = goes {
+        server.core.handle_data_forgotten(server.now);
+    }
+    server.hear("$4\r\nDATA");
+    if let DataGoes::BehindThePayload = goes {
+        server.core.handle_data_forgotten(server.now);
+    }
     server.core.handle_loaded(server.now, None);
     server.pass(2_000);
     server.outputs();
@@ -134,10 +149,78 @@ fn keeps_its_past(load: LoadMode) -> bool {
 }
 
 #[test]
-fn what_was_thrown_away_is_not_continued() {
-    assert!(!keeps_its_past(LoadMode::Spool));
-    assert!(!keeps_its_past(LoadMode::Direct));
-    assert!(keeps_its_past(LoadMode::Swap), "the old data is still there");
+fn what_was_thrown_away_is_not_continued_and_what_is_there_is() {
+    assert!(!keeps_its_past(DataGoes::BeforeThePayload));
+    assert!(!keeps_its_past(DataGoes::BehindThePayload));
+    assert!(keeps_its_past(DataGoes::Never), "the old data is still there");
+}
+
+#[test]
+fn a_replica_promoted_while_it_loads_has_the_past_of_the_data_that_it_has() {
+    for is_gone in [false, true] {
+        let mut server = synced(Server::with_delay_zero(1), 100);
+        server.core.handle_link_down(server.now);
+        server.pass(0);
+        server.shake_hands();
+        server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+        if is_gone {
+            server.core.handle_data_forgotten(server.now);
+        }
+        server.core.promote(server.now);
+        assert!(server.outputs().contains(&Output::DropPayload));
+        server.core.handle_loaded(server.now, Some(0));
+        server.ask(SESSION, &format!("PSYNC {ID} 101"));
+        let answer = server.replies();
+        assert_eq!(answer.starts_with("+CONTINUE"), !is_gone, "{answer}");
+    }
+}
+
+impl Server {
+    /// Gets a payload that cannot be loaded. Returns how many seconds the primary is left alone.
+    fn fail_to_load(&mut self) -> u64 {
+        self.shake_hands();
+        self.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+        self.core.handle_loaded(self.now, None);
+        self.outputs();
+        self.core.dials_in(self.now).unwrap().as_secs()
+    }
+
+    /// Lets so much time pass that the primary is dialled, and not a moment less.
+    fn wait_for_dial(&mut self, seconds: u64) {
+        self.pass(seconds * 1_000 - 1);
+        assert!(!self.outputs().contains(&Output::Dial(address())), "too early");
+        self.pass(1);
+        assert!(self.outputs().contains(&Output::Dial(address())), "not in time");
+    }
+}
+
+#[test]
+fn a_payload_that_cannot_be_loaded_is_asked_for_less_and_less_often() {
+    let mut server = Server::with_delay_zero(1);
+    server.core.follow(server.now, address());
+    server.outputs();
+    for expected in [1, 2, 4, 8, 16, 30, 30] {
+        let pause = server.fail_to_load();
+        assert_eq!(pause, expected);
+        server.wait_for_dial(pause);
+    }
+    // What cannot be reached is tried every second, and does not make it forget.
+    server.core.handle_link_down(server.now);
+    server.wait_for_dial(1);
+    assert_eq!(server.fail_to_load(), 30);
+    // The operator may have mended it.
+    server.core.follow(server.now, address());
+    assert!(server.outputs().contains(&Output::Dial(address())));
+    assert_eq!(server.fail_to_load(), 1);
+    server.wait_for_dial(1);
+    assert_eq!(server.fail_to_load(), 2);
+    server.wait_for_dial(2);
+    // One that can be loaded: what comes later is counted anew.
+    let mut server = synced(server, 100);
+    server.core.handle_link_down(server.now);
+    server.pass(0);
+    server.outputs();
+    assert_eq!(server.fail_to_load(), 1);
 }
 
 #[test]
@@ -219,11 +302,11 @@ fn sub_replicas_go_before_the_data_does() {
     server.shake_hands();
     server.outputs();
     server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
-    let outputs = server.outputs();
     let closed = Output::Close { session: SESSION, reason: CloseReason::DataReplaced };
-    let closes_at = outputs.iter().position(|output| *output == closed).unwrap();
-    let loads_at = outputs.iter().position(|output| *output == Output::Load).unwrap();
-    assert!(closes_at < loads_at);
+    let outputs = server.outputs();
+    assert!(outputs.contains(&Output::Load) && !outputs.contains(&closed), "the data is there");
+    server.core.handle_data_forgotten(server.now);
+    assert!(server.outputs().contains(&closed), "it goes now");
 }
 
 #[test]

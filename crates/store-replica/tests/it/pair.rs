@@ -85,8 +85,8 @@ impl Server {
         self.ask(session, "REPLCONF listening-port 7 capa eof capa psync2");
         self.ask(session, "PSYNC ? -1");
         self.core.handle_snapshot_started(self.now);
+        self.core.handle_snapshot_made(self.now, 4);
         self.core.handle_payload_sent(self.now, session);
-        self.core.handle_snapshot_ended(self.now, true);
         let offset = self.core.history().offset();
         self.ask(session, &format!("REPLCONF ACK {offset}"));
         self.outputs();

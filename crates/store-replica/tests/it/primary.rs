@@ -49,7 +49,7 @@ fn a_payload_from_disk_has_a_length_and_empty_lines_before_it() {
     assert!(primary.replies().starts_with("+FULLRESYNC"));
     primary.pass(1_000);
     assert_eq!(primary.replies(), "\n");
-    primary.core.handle_snapshot_saved(primary.now, 9);
+    primary.core.handle_snapshot_made(primary.now, 9);
     assert_eq!(primary.replies(), "$9|");
     primary.pass(1_000);
     assert_eq!(primary.replies(), "", "an empty line would be taken for data now");
@@ -129,7 +129,7 @@ fn a_replica_that_has_not_said_anything_has_nothing_not_even_zero_bytes() {
     assert_eq!(primary.write(0, "<a>"), 0);
     primary.ask(SESSION, "PSYNC ? -1");
     primary.core.handle_snapshot_started(primary.now);
-    primary.core.handle_snapshot_saved(primary.now, 9);
+    primary.core.handle_snapshot_made(primary.now, 9);
     primary.core.handle_payload_sent(primary.now, SESSION);
     let until = Some(Moment::from_ms(2_000));
     assert_eq!(primary.core.wait(primary.now, SessionId(9), 0, 1, until), None, "it is loading");
@@ -211,6 +211,42 @@ fn who_does_not_take_its_payload_is_closed_whatever_it_says() {
         let reason = CloseReason::Silent;
         assert_eq!(closed, [Output::Close { session: stuck, reason }], "{greeting}");
     }
+}
+
+/// Lets a replica come in. Whether a snapshot is begun for it at once.
+fn begins_for(primary: &mut Server, session: SessionId) -> bool {
+    primary.ask(session, "PSYNC ? -1");
+    let is_start = |output: &Output| matches!(output, Output::StartSnapshot(_));
+    let is_begun = primary.outputs().iter().any(is_start);
+    if is_begun {
+        primary.core.handle_snapshot_started(primary.now);
+        assert_eq!(primary.core.in_transfer(), [session]);
+        primary.core.handle_snapshot_made(primary.now, 9);
+        assert_eq!(primary.replies().matches("$9|").count(), 1, "to the one that waits for it");
+    }
+    is_begun
+}
+
+#[test]
+fn who_reads_an_old_file_holds_up_nobody_and_so_do_not_many_of_them() {
+    let mut primary = Server::new(1, Settings { diskless: false, ..Settings::default() });
+    let sessions: Vec<_> = (1..=5).map(SessionId).collect();
+    for session in &sessions[..4] {
+        assert!(begins_for(&mut primary, *session), "{session:?} waits for another one");
+    }
+    assert!(!begins_for(&mut primary, sessions[4]), "four payloads are kept, and no more");
+    let is_start = |output: &Output| matches!(output, Output::StartSnapshot(_));
+    // One of them has read its payload; or is gone.
+    primary.core.handle_payload_sent(primary.now, sessions[1]);
+    assert!(primary.outputs().iter().any(is_start));
+    primary.core.handle_snapshot_started(primary.now);
+    assert_eq!(primary.core.in_transfer(), sessions[4..]);
+    primary.core.handle_session_closed(primary.now, sessions[0]);
+    let outputs = primary.outputs();
+    assert!(!outputs.contains(&Output::CancelSnapshot), "the fifth wants what is made now");
+    primary.core.handle_snapshot_failed(primary.now);
+    let closed: Vec<_> = primary.core.replicas().iter().map(|it| it.session()).collect();
+    assert_eq!(closed, sessions[1..4], "only the fifth waited for it");
 }
 
 /// A large write leaves more in the backlog than its size until that is trimmed.

@@ -336,9 +336,9 @@ impl Leader {
                     self.node.core.handle_snapshot_started(now);
                     self.carry_out();
                     self.out.extend(&self.payload);
+                    self.node.core.handle_snapshot_made(now, self.payload.len() as u64);
                     self.node.core.handle_payload_sent(now, self.session);
                     self.carry_out();
-                    self.node.core.handle_snapshot_ended(now, true);
                 }
                 _ => {}
             }

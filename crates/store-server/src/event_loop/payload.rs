@@ -3,25 +3,20 @@
 
 use store_engine::{AsideData, LogLevel};
 use store_persist::rdb::{Fault, RdbError};
-use store_replica::{LoadMode, Settings};
 use store_types::dump::LoadError;
 
 use super::EventLoop;
 use crate::persistence::{Loader, Step, dir, stream_db};
 use crate::replication::{
     BeginAside, Incoming, IncomingAside, IncomingEvent, IncomingFailure, Meanwhile, Written,
-    load_mode,
+    loads_aside,
 };
 
 impl EventLoop {
     pub(super) fn take_payload(&mut self, bytes: Vec<u8>) {
-        if !self.replication.link.has_payload() {
-            let mode = load_mode(&self.engine);
-            let settings = Settings { load: mode, ..self.replication.machine.settings().clone() };
-            self.replication.machine.set_settings(settings);
-            if mode == LoadMode::Swap {
-                self.begin_aside();
-            }
+        // What arrives is loaded as it was begun, whatever is set meanwhile.
+        if !self.replication.link.has_payload() && loads_aside(&self.engine) {
+            self.begin_aside();
         }
         if let Some(aside) = &mut self.replication.link.aside {
             return aside.push(bytes);
@@ -37,13 +32,12 @@ impl EventLoop {
             match Incoming::begin(disk, &folder, number, self.engine.aside(), mailbox) {
                 Ok(incoming) => self.replication.link.incoming = Some(incoming),
                 Err(error) => {
-                    let line = format!(
+                    let reason = format!(
                         "Opening the temp file needed for MASTER <-> REPLICA synchronization in \
-                         {}: {error}. Set dir to a folder that can be written",
+                         {}: {error}; set dir to a folder that can be written",
                         folder.display()
                     );
-                    self.log(LogLevel::Warning, &line);
-                    return self.link_lost(&error);
+                    return self.payload_failed(&reason);
                 }
             }
         }
@@ -59,7 +53,7 @@ impl EventLoop {
         let now_us = self.clock.now_us();
         let meanwhile = match self.replication.machine.is_own_history() {
             true => Meanwhile::OldData,
-            false => Meanwhile::Refusals(self.engine.begin_loading(now_us, 0)),
+            false => Meanwhile::Refusals(self.engine.begin_refusing(now_us)),
         };
         let load_delay_us = self.engine.config().settings().snapshot.load_delay_us;
         let aside = self.engine.aside();
@@ -75,9 +69,6 @@ impl EventLoop {
                 self.end_aside(meanwhile);
                 let line = format!("The payload is not loaded as it arrives: {error}");
                 self.log(LogLevel::Warning, &line);
-                let settings = self.replication.machine.settings().clone();
-                let settings = Settings { load: LoadMode::Spool, ..settings };
-                self.replication.machine.set_settings(settings);
             }
         }
     }
@@ -95,7 +86,7 @@ impl EventLoop {
     fn end_aside(&mut self, meanwhile: Meanwhile) {
         self.engine.set_loading_aside(false);
         if let Meanwhile::Refusals(session) = meanwhile {
-            self.engine.end_reloading(session);
+            self.engine.end_refusing(session);
         }
     }
 
@@ -155,9 +146,7 @@ impl EventLoop {
         if data.report().keys == 0 {
             self.warn_of_emptiness();
         }
-        let now = self.replication.now();
-        self.replication.machine.handle_swap(now);
-        self.carry_out();
+        self.forget_history();
         let Some(incoming) = self.replication.link.aside.take() else { return };
         self.end_aside(incoming.meanwhile);
         let now_us = self.clock.now_us();
@@ -168,6 +157,14 @@ impl EventLoop {
             self.log(LogLevel::Warning, &line);
         }
         self.finish_load(db);
+    }
+
+    /// The old data is about to go, and with it whoever follows it: called by whoever drops it,
+    /// directly before, so that the history never tells of data that is not there.
+    fn forget_history(&mut self) {
+        let now = self.replication.now();
+        self.replication.machine.handle_data_forgotten(now);
+        self.carry_out();
     }
 
     /// The payload is whole, and every record of it can be loaded: the old data goes.
@@ -182,6 +179,7 @@ impl EventLoop {
             self.warn_of_emptiness();
         }
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Flushing old data");
+        self.forget_history();
         let now_us = self.clock.now_us();
         self.persistence.hold_append(now_us / 1000, &mut self.engine);
         self.engine.forget_for_primary(now_us);
@@ -212,6 +210,7 @@ impl EventLoop {
     /// The data is the primary's.
     fn finish_load(&mut self, stream_db: usize) {
         let now_ms = self.clock.now_us() / 1000;
+        self.engine.note_unsaved();
         self.begin_incarnation();
         self.replication.link.history_before = None;
         self.persistence.resume_append(now_ms, &mut self.engine);
@@ -222,13 +221,15 @@ impl EventLoop {
     }
 
     pub(super) fn payload_failed(&mut self, reason: &str) {
-        let line = format!(
-            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
-             asked for again"
-        );
-        self.log(LogLevel::Warning, &line);
         let now = self.replication.now();
         self.replication.machine.handle_loaded(now, None);
+        let pause = self.replication.machine.dials_in(now).unwrap_or_default();
+        let line = format!(
+            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
+             asked for again in {} s",
+            pause.as_secs()
+        );
+        self.log(LogLevel::Warning, &line);
         self.carry_out();
     }
 

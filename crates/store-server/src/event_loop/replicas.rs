@@ -32,17 +32,25 @@ impl EventLoop {
         let clock = &self.clock;
         let walked = payload.walk(&mut self.engine, || clock.now_us());
         let (result, target) = (payload.take_encoded(), payload.target());
-        let now = self.replication.now();
         match (walked, result) {
             (Err(reason), _) | (Ok(()), Some(Err(reason))) => self.fail_payload(&reason),
-            (Ok(()), Some(Ok(len))) if target == SnapshotTarget::Disk => {
-                let line = "Background saving terminated with success";
-                self.log(LogLevel::Notice, line);
-                self.replication.machine.handle_snapshot_saved(now, len);
-                self.carry_out();
+            (Ok(()), Some(Ok(len))) => {
+                if target == SnapshotTarget::Disk {
+                    let line = "Background saving terminated with success";
+                    self.log(LogLevel::Notice, line);
+                }
+                self.keep_payload(len);
             }
-            (Ok(()), _) => {}
+            (Ok(()), None) => {}
         }
+    }
+
+    /// The payload is whole, and is kept for those who read it: the next one may be made.
+    fn keep_payload(&mut self, len: u64) {
+        self.replication.unread.extend(self.replication.payload.take());
+        let now = self.replication.now();
+        self.replication.machine.handle_snapshot_made(now, len);
+        self.carry_out();
     }
 
     fn fail_payload(&mut self, reason: &str) {
@@ -52,7 +60,7 @@ impl EventLoop {
             payload.cancel(&mut self.engine);
         }
         let now = self.replication.now();
-        self.replication.machine.handle_snapshot_ended(now, false);
+        self.replication.machine.handle_snapshot_failed(now);
         self.carry_out();
     }
 
@@ -73,7 +81,7 @@ impl EventLoop {
             }
         }
         self.replication.reading = sessions;
-        self.end_payload();
+        self.drop_read_payloads();
     }
 
     fn write_replica(&mut self, id: SessionId, session: store_replica::SessionId) {
@@ -103,7 +111,7 @@ impl EventLoop {
             let count = client.write(output, &mut self.spare_output)?;
             return Ok(Sent::Bytes(count));
         }
-        let payload = &mut self.replication.payload;
+        let mut payload = self.replication.payload_of(session);
         let next = payload.as_mut().map_or(Ok(Next::Nothing), |it| it.next(session))?;
         let count = match next {
             Next::Bytes(bytes) => {
@@ -148,20 +156,17 @@ impl EventLoop {
         Ok(if count == 0 { Sent::Nothing } else { Sent::Bytes(count) })
     }
 
-    /// All who waited for the payload have it.
-    fn end_payload(&mut self) {
-        if self.replication.payload.as_ref().is_none_or(|payload| !payload.is_read()) {
+    /// Payloads go that all who waited for them have.
+    fn drop_read_payloads(&mut self) {
+        let read = self.replication.unread.extract_if(.., |payload| payload.is_read());
+        if read.filter(|payload| !payload.is_file()).count() == 0 {
             return;
         }
-        self.replication.payload = None;
-        let now = self.replication.now();
         let up = self.replication.machine.replicas().iter();
         let count = up.filter(|it| it.state() == ReplicaState::AwaitAck).count();
         let line =
             format!("Diskless rdb transfer, done reading from pipe, {count} replicas still up.");
         self.log(LogLevel::Notice, &line);
-        self.replication.machine.handle_snapshot_ended(now, true);
-        self.carry_out();
     }
 }
 

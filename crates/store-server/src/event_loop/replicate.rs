@@ -174,11 +174,7 @@ impl EventLoop {
 
     /// The settings changed.
     pub(super) fn set_replication(&mut self) {
-        let mut settings = settings_of(&self.engine, self.shared.sockets.ports());
-        if self.replication.link.has_payload() {
-            // What arrives is loaded as it was begun.
-            settings.load = self.replication.machine.settings().load;
-        }
+        let settings = settings_of(&self.engine, self.shared.sockets.ports());
         if settings != *self.replication.machine.settings() {
             self.replication.machine.set_settings(settings);
             tell_facts(&self.replication, &mut self.engine);
@@ -231,9 +227,7 @@ impl EventLoop {
         if let Some((level, line)) = closing_words(&self.engine, id, reason) {
             self.log(level, &line);
         }
-        if let Some(payload) = &mut self.replication.payload {
-            payload.forget_reader(session);
-        }
+        self.replication.forget_reader(session);
         if self.clients.of(id).is_some() {
             let closing = match reason {
                 CloseReason::PayloadOnly | CloseReason::SnapshotFailed => CloseState::AfterOutput,
@@ -243,7 +237,8 @@ impl EventLoop {
         }
     }
 
-    /// Begins the snapshot that the machine asked for, once no other one runs.
+    /// Begins the snapshot that the machine asked for, once no other one runs. Payloads that others
+    /// still read are in nobody's way.
     fn start_wanted_snapshot(&mut self) {
         let Some(needs) = self.replication.wanted else { return };
         if self.engine.has_snapshot() || self.replication.payload.is_some() {
@@ -263,7 +258,7 @@ impl EventLoop {
             Err(error) => {
                 let line = format!("Can't BGSAVE for replication: {error}");
                 self.log(LogLevel::Warning, &line);
-                self.replication.machine.handle_snapshot_ended(now, false);
+                self.replication.machine.handle_snapshot_failed(now);
             }
         }
         self.carry_out();
@@ -313,9 +308,7 @@ impl EventLoop {
     /// A client is gone.
     pub(super) fn session_closed(&mut self, id: SessionId) {
         if self.replication.forget(id) {
-            if let Some(payload) = &mut self.replication.payload {
-                payload.forget_reader(store_replica::SessionId(id.number));
-            }
+            self.replication.forget_reader(store_replica::SessionId(id.number));
             self.carry_out();
             tell_facts(&self.replication, &mut self.engine);
         }

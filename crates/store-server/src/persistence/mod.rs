@@ -234,7 +234,7 @@ impl Persistence {
         let is_appended = self.append.close(now_ms, engine)?;
         let is_saved =
             engine.config().settings().snapshot.is_automatic() && engine.keyspace().dirty == 0;
-        if is_appended || is_saved {
+        if (is_appended || is_saved) && !engine.is_half_loaded() {
             let ended = self.end_life(engine.config());
             if let Err(error) = ended {
                 let line = format!("The next start will not know of this clean end: {error}");

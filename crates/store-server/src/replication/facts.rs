@@ -3,7 +3,7 @@
 use store_engine::{BacklogFacts, Engine, LinkFacts, ReplicaFacts, ReplicationFacts};
 use store_replica::{Address, Moment, Replica, ReplicaState, Role};
 
-use super::{Payload, ReplicationDriver};
+use super::ReplicationDriver;
 
 /// Tells the engine how replication stands.
 pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
@@ -14,7 +14,8 @@ pub(crate) fn tell_facts(driver: &ReplicationDriver, engine: &mut Engine) {
     facts.backlog =
         machine.backlog().map(|kept| BacklogFacts { first: kept.first(), len: kept.len() });
     facts.good_replicas = machine.good_replicas(now);
-    facts.is_syncing = driver.payload.is_some();
+    let is_sent = driver.unread.iter().any(|payload| !payload.is_file());
+    facts.is_syncing = driver.payload.is_some() || is_sent;
     facts.is_ending = driver.ending.is_some();
     facts.failover = machine.failover_phase();
     facts.syncs = machine.sync_counts();
@@ -67,7 +68,6 @@ fn tell_replicas(driver: &ReplicationDriver, now: Moment, facts: &mut Replicatio
         let replicas = driver.machine.replicas().iter();
         replicas.filter(|replica| replica.state() != ReplicaState::Greeting)
     };
-    let reads_file = driver.payload.as_ref().is_some_and(Payload::is_file);
     let is_told =
         |(told, replica): (&ReplicaFacts, &Replica)| told.session.number == replica.session().0;
     let is_same = facts.replicas.len() == followers().count()
@@ -91,7 +91,7 @@ fn tell_replicas(driver: &ReplicationDriver, now: Moment, facts: &mut Replicatio
     }
     for (told, replica) in facts.replicas.iter_mut().zip(followers()) {
         told.state = replica.state();
-        told.reads_file = reads_file;
+        told.reads_file = driver.reads_file(replica.session());
         told.acked = replica.acked();
         told.unsent = replica.unsent(end);
         told.lag_seconds = replica.lag(now).as_secs();

@@ -23,7 +23,7 @@ pub(crate) fn link_words(event: &Event) -> Option<(LogLevel, String)> {
         Event::LinkRefused(text) => {
             return Some(warning(format!("MASTER aborted replication with an error: {text}")));
         }
-        Event::LinkFailed(fault) => return Some(warning(fault_words(*fault).to_owned())),
+        Event::LinkFailed(fault) => return fault_words(*fault).map(|it| warning(it.to_owned())),
         _ => return None,
     };
     Some((LogLevel::Notice, line))
@@ -33,8 +33,8 @@ fn warning(line: String) -> (LogLevel, String) {
     (LogLevel::Warning, line)
 }
 
-fn fault_words(fault: LinkFault) -> &'static str {
-    match fault {
+fn fault_words(fault: LinkFault) -> Option<&'static str> {
+    Some(match fault {
         LinkFault::Silent => {
             "MASTER timeout: no data nor PING received. The link is opened again; see repl-timeout"
         }
@@ -55,8 +55,7 @@ fn fault_words(fault: LinkFault) -> &'static str {
             "MASTER sends a request that cannot be applied here. Nothing behind it is applied; the \
              link is opened again"
         }
-        LinkFault::Unreadable => {
-            "MASTER <-> REPLICA sync: the payload could not be loaded; it is asked for again"
-        }
-    }
+        // Whoever could not load it tells why.
+        LinkFault::Unreadable => return None,
+    })
 }

@@ -34,7 +34,7 @@ pub(crate) use incoming::{Incoming, IncomingEvent, IncomingFailure, Written};
 use link::Link;
 pub(crate) use log::{closing_words, words};
 pub(crate) use payload::{Next, Payload, PayloadJob};
-pub(crate) use settings::{load_mode, settings_of};
+pub(crate) use settings::{loads_aside, settings_of};
 
 /// An end that waits until replicas have everything.
 pub(crate) struct Ending {
@@ -74,8 +74,11 @@ pub(crate) struct ReplicationDriver {
     wrote: Vec<(SessionId, u64)>,
     /// The snapshot that the machine asked for, until it can begin.
     pub(crate) wanted: Option<SnapshotNeeds>,
-    /// The payload that replicas get.
+    /// The payload that is made for replicas.
     pub(crate) payload: Option<Payload>,
+    /// Payloads that are whole, and that replicas have still to read. The machine bounds their
+    /// number.
+    pub(crate) unread: Vec<Payload>,
     /// The end of the server, while it waits for replicas.
     pub(crate) ending: Option<Ending>,
     /// Whether the server has waited for replicas, and ends for a signal.
@@ -106,6 +109,7 @@ impl ReplicationDriver {
             wrote: Vec::new(),
             wanted: None,
             payload: None,
+            unread: Vec::new(),
             ending: None,
             has_waited: false,
             holds: Holds::default(),
@@ -192,6 +196,23 @@ impl ReplicationDriver {
             self.machine.handle_session_closed(now, store_replica::SessionId(id.number));
         }
         is_known
+    }
+
+    /// The payload that a replica gets, if it gets one.
+    pub(crate) fn payload_of(&mut self, session: store_replica::SessionId) -> Option<&mut Payload> {
+        self.payload.iter_mut().chain(&mut self.unread).find(|payload| payload.has_reader(session))
+    }
+
+    /// Whether a replica gets a file.
+    fn reads_file(&self, session: store_replica::SessionId) -> bool {
+        self.unread.iter().any(|payload| payload.is_file() && payload.has_reader(session))
+    }
+
+    /// A replica reads no payload any more.
+    pub(crate) fn forget_reader(&mut self, session: store_replica::SessionId) {
+        if let Some(payload) = self.payload_of(session) {
+            payload.forget_reader(session);
+        }
     }
 
     /// A replica sent something, be it an empty line.

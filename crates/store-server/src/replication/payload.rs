@@ -133,6 +133,10 @@ impl Payload {
         self.drop_read();
     }
 
+    pub(crate) fn has_reader(&self, session: SessionId) -> bool {
+        self.readers.iter().any(|reader| reader.session == session)
+    }
+
     /// Whether the loop should come back without sleeping.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
@@ -205,9 +209,9 @@ impl Payload {
         self.target
     }
 
-    /// Whether it is a file that is whole.
+    /// Whether it lies in a file.
     pub(crate) fn is_file(&self) -> bool {
-        self.len.is_some() && self.file.is_some()
+        self.file.is_some()
     }
 
     /// Whether it is whole, and all who waited for it have it.

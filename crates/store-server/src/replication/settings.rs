@@ -1,7 +1,7 @@
 //! What an operator can set, as the machine wants it.
 
-use store_engine::Engine;
-use store_replica::{LoadMode, Settings};
+use store_engine::{Engine, LoadMode};
+use store_replica::Settings;
 
 use crate::sockets::Ports;
 
@@ -17,12 +17,12 @@ pub(crate) fn settings_of(engine: &Engine, ports: Ports) -> Settings {
     settings
 }
 
-/// What becomes of the payload that begins to arrive (`repl-diskless-load`). Data that is loaded
-/// as it arrives never stands half in place of the old: it is loaded aside.
-pub(crate) fn load_mode(engine: &Engine) -> LoadMode {
-    match engine.config().settings().replication.load {
-        LoadMode::Direct if engine.key_count() > 0 => LoadMode::Spool,
-        LoadMode::Direct | LoadMode::Swap => LoadMode::Swap,
-        LoadMode::Spool => LoadMode::Spool,
+/// Whether the payload that begins to arrive is loaded as it does (`repl-diskless-load`). It never
+/// stands half in place of the old data: it is loaded aside.
+pub(crate) fn loads_aside(engine: &Engine) -> bool {
+    match engine.config().settings().replica.load {
+        LoadMode::FromFile => false,
+        LoadMode::WhenEmpty => engine.key_count() == 0,
+        LoadMode::Aside => true,
     }
 }

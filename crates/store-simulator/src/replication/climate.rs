@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store_replica::{BlockSize, LoadMode, OutputLimit, Settings};
+use store_replica::{BlockSize, OutputLimit, Settings};
 
 use super::flaw::Flaw;
 use crate::network::Weather;
@@ -96,13 +96,9 @@ impl Climate {
         flaw: Option<Flaw>,
         random: &mut Random,
     ) -> Settings {
-        let modes = [LoadMode::Spool, LoadMode::Direct, LoadMode::Swap];
-        let mut load = *random.pick(&modes);
         let mut block_size = BLOCK;
-        match flaw {
-            Some(Flaw::CachedPrimaryAfterLoad) => load = LoadMode::Swap,
-            Some(Flaw::BlockAsBigAsValue) => block_size.max = usize::MAX,
-            _ => {}
+        if flaw == Some(Flaw::BlockAsBigAsValue) {
+            block_size.max = usize::MAX;
         }
         Settings {
             backlog_size: self.backlog_size,
@@ -120,7 +116,6 @@ impl Climate {
             },
             min_replicas: self.min_replicas,
             min_replicas_lag: Duration::from_secs(4),
-            load,
             listening_port: host as u16,
             announce_ip: Some("host".to_owned()),
             ..Settings::default()

@@ -1,12 +1,12 @@
 //! What a server does around its core: it carries out, and decides nothing.
 
 use store_replica::{
-    Address, Event as Told, LoadMode, Output, Role, SnapshotNeeds, SnapshotTarget, Transaction,
+    Address, Event as Told, Output, Role, SnapshotNeeds, SnapshotTarget, Transaction,
 };
 use store_resp::OwnedRequest;
 
 use super::climate::TRIMS_WITHIN;
-use super::data::{Aside, Data, LinkSession};
+use super::data::{Aside, LinkSession};
 use super::flaw::Flaw;
 use super::judge::Rule;
 use super::server::Outgoing;
@@ -110,7 +110,7 @@ impl World {
             Output::Close { session, .. } => self.close_peer(host, session),
             Output::StartSnapshot(needs) => self.want_snapshot(host, needs),
             Output::CancelSnapshot => {
-                server.outgoing = None;
+                server.outgoing.retain(|outgoing| outgoing.is_made);
                 if !server.has(Flaw::SnapshotNotCancelled) {
                     server.wanted = None;
                 }
@@ -123,22 +123,14 @@ impl World {
             Output::Dial(address) => {
                 let path = (host, usize::from(address.port));
                 let id = self.network.dial(path, &mut self.queue, &mut self.random);
-                self.servers[host].upstream = Some(id);
+                let server = &mut self.servers[host];
+                (server.upstream, server.guessed_load) = (Some(id), server.load);
             }
             Output::LinkSend(bytes) => self.send_upstream(host, bytes),
             Output::LinkClose => self.close_upstream(host),
-            Output::Payload(bytes) => {
-                if server.load_mode() == LoadMode::Direct && !server.is_flushed {
-                    server.flush(real);
-                }
-                server.payload.extend(bytes);
-            }
+            Output::Payload(bytes) => self.take_payload(host, &bytes),
             Output::Load => self.start_load(host),
-            Output::DropPayload => {
-                server.payload.clear();
-                server.loading = None;
-                server.is_flushed = false;
-            }
+            Output::DropPayload => (server.incoming, server.loading) = (None, None),
             Output::Linked { db } => {
                 server.link = LinkSession { db, queued: None };
                 server.read_ahead.clear();
@@ -208,78 +200,44 @@ impl World {
         let server = &mut self.servers[host];
         let now = server.now(self.queue.now());
         if fails {
-            return server.replication.handle_snapshot_ended(now, false);
+            return server.replication.handle_snapshot_failed(now);
         }
         // A primary's payload names no database: its next write does.
         let is_primary = server.replication.is_primary();
         let db = server.replication.facts().map_or(0, |facts| facts.db);
         let db = if is_primary { 0 } else { db };
-        server.outgoing = Some(Outgoing {
+        let ticket = self.tickets_made;
+        server.outgoing.push(Outgoing {
             bytes: server.data.encode(db).into(),
-            is_saved: needs.target == SnapshotTarget::Sockets,
-            ticket: self.tickets_made,
+            is_diskless: needs.target == SnapshotTarget::Sockets,
+            is_made: false,
+            ticket,
         });
-        for peer in server.peers.values_mut() {
-            (peer.payload_sent, peer.is_payload_done) = (0, false);
-        }
         server.replication.handle_snapshot_started(now);
-        if needs.target == SnapshotTarget::Disk {
-            let delay = self.random.between(1, 300);
-            self.queue.after(delay, Event::Saved { host, ticket: self.tickets_made });
+        for session in server.replication.in_transfer() {
+            if let Some(peer) = server.peers.get_mut(&session) {
+                (peer.payload, peer.payload_sent) = (Some(ticket), 0);
+            }
         }
+        let delay = self.random.between(1, 300);
+        self.queue.after(delay, Event::Saved { host, ticket });
     }
 
     pub(crate) fn finish_save(&mut self, host: Host, ticket: u64) {
+        let fails = !self.is_healed() && self.random.percent(5);
         let real = self.queue.now();
         let server = &mut self.servers[host];
         let now = server.now(real);
-        let Some(outgoing) = server.outgoing.as_mut().filter(|o| o.ticket == ticket) else {
-            return;
-        };
-        outgoing.is_saved = true;
-        let len = outgoing.bytes.len() as u64;
-        server.replication.handle_snapshot_saved(now, len);
-        self.turn(host);
-    }
-
-    fn start_load(&mut self, host: Host) {
-        self.tickets_made += 1;
-        let delay = self.random.between(0, self.climate.load_max);
-        let real = self.queue.now();
-        let server = &mut self.servers[host];
-        if server.load_mode() != LoadMode::Swap {
-            server.flush(real);
+        let Some(index) = server.outgoing.iter().position(|o| o.ticket == ticket) else { return };
+        if fails {
+            server.outgoing.remove(index);
+            server.replication.handle_snapshot_failed(now);
+        } else {
+            server.outgoing[index].is_made = true;
+            let len = server.outgoing[index].bytes.len() as u64;
+            server.replication.handle_snapshot_made(now, len);
         }
-        server.loading = Some(self.tickets_made);
-        self.queue.after(delay, Event::Loaded { host, ticket: self.tickets_made });
-    }
-
-    pub(crate) fn finish_load(&mut self, host: Host, ticket: u64) {
-        let fails = !self.is_healed() && self.random.percent(10);
-        let real = self.queue.now();
-        let server = &mut self.servers[host];
-        if server.loading != Some(ticket) {
-            return;
-        }
-        server.loading = None;
-        server.is_flushed = false;
-        let now = server.now(real);
-        let payload = std::mem::take(&mut server.payload);
-        match Data::decode(&payload).filter(|_| !fails) {
-            Some((data, db)) => {
-                server.data = data;
-                server.lost_at = real;
-                server.replication.handle_loaded(now, Some(db));
-            }
-            None => {
-                if !fails {
-                    let len = payload.len();
-                    self.judge.broken(Rule::R1, real, || format!("a bad payload of {len} bytes"));
-                }
-                self.servers[host].replication.handle_loaded(now, None);
-            }
-        }
-        self.note(|| format!("server {host}: loaded, {}", if fails { "failed" } else { "well" }));
+        self.carry_out(host);
         self.turn(host);
     }
 

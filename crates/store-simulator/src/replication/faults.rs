@@ -7,7 +7,7 @@ use store_replica::{FailoverRequest, Role};
 use super::data::Data;
 use super::driver::address_of;
 use super::flaw::Flaw;
-use super::server::{Saved, Server};
+use super::server::{LoadMode, Saved, Server};
 use super::world::{Event, World};
 use crate::network::Host;
 
@@ -47,7 +47,7 @@ impl World {
         let delay = self.random.between(1, 2 * self.climate.fault_every);
         self.queue.after(delay, Event::Fault);
         let (host, other) = (self.any_host(), self.any_host());
-        match self.random.below(17) {
+        match self.random.below(19) {
             0..5 => self.reset_connection(),
             5 | 6 => self.cut(host, other),
             7 => self.isolate(host),
@@ -58,11 +58,19 @@ impl World {
             12 => self.change_primary(host),
             13 | 14 => self.start_failover(),
             15 => self.pause(host),
+            16 | 17 => self.set_load_mode(host),
             _ => {
                 let by = self.random.below(2_001) as i64 - 1_000;
                 self.servers[host].clock.step_wall(by);
             }
         }
+    }
+
+    /// CONFIG SET repl-diskless-load, whatever arrives or is loaded meanwhile.
+    fn set_load_mode(&mut self, host: Host) {
+        let mode = *self.random.pick(&LoadMode::ALL);
+        self.servers[host].load = mode;
+        self.note(|| format!("operator: {host} loads as {mode:?} from now on"));
     }
 
     fn reset_connection(&mut self) {
@@ -104,7 +112,7 @@ impl World {
     /// SHUTDOWN: what it has is on its disk when it goes, and it is back soon.
     fn end_cleanly(&mut self, host: Host) {
         let server = &mut self.servers[host];
-        if !server.is_up || server.loading.is_some() || server.is_flushed {
+        if !server.is_up || server.is_flushed() {
             return;
         }
         let facts = server.replication.facts();
@@ -160,6 +168,7 @@ impl World {
         }
         let mut server = Server::new(replication, clock, self.flaw);
         (server.data, server.disk, server.life) = (data, old.disk.clone(), old.life + 1);
+        server.load = old.load;
         server.lost_at = real;
         self.servers[host] = server;
         self.note(|| format!("server {host} starts as {role:?}"));
@@ -172,7 +181,7 @@ impl World {
 
     pub(crate) fn save(&mut self, host: Host) {
         let server = &mut self.servers[host];
-        if server.is_up && server.loading.is_none() && !server.is_flushed {
+        if server.is_up && !server.is_flushed() {
             let facts = server.replication.facts();
             let bytes = server.data.encode(facts.map_or(0, |facts| facts.db));
             let saved = Saved { facts, bytes };

@@ -19,6 +19,12 @@ pub enum Flaw {
     KeepIdWithoutBacklog,
     /// What the old data was is remembered after it was thrown away.
     CachedPrimaryAfterLoad,
+    /// Whether the old data has gone is guessed from how payloads were loaded when the primary was
+    /// dialled.
+    LoadModeGuessed,
+    /// What the old data was is forgotten when a payload is whole, although the data is there until
+    /// the payload is known to be good.
+    ForgottenEarly,
     /// A file says what its data was when it was written, not when the snapshot began.
     SaveDescribedLate,
     /// A snapshot that has to wait begins though nobody wants it any more.
@@ -65,6 +71,8 @@ pub const CONTROLS: &[Control] = &[
     control("second-id-unbounded", Flaw::SecondIdUnbounded, Rule::R2),
     control("keep-replid-without-backlog", Flaw::KeepIdWithoutBacklog, Rule::R2),
     control("cached-master-after-load", Flaw::CachedPrimaryAfterLoad, Rule::R2),
+    control("load-mode-guessed", Flaw::LoadModeGuessed, Rule::R1),
+    control("forgotten-early", Flaw::ForgottenEarly, Rule::R5),
     control("save-described-late", Flaw::SaveDescribedLate, Rule::R2),
     control("snapshot-not-cancelled", Flaw::SnapshotNotCancelled, Rule::R2),
     control("woff-not-set-on-wake", Flaw::OffsetNotSetOnWake, Rule::R3),

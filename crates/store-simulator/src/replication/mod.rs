@@ -11,6 +11,7 @@ mod driver;
 mod faults;
 mod flaw;
 mod judge;
+mod load;
 mod peers;
 mod server;
 mod workload;

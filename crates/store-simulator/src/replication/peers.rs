@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use store_replica::{ReplicaState, SessionId};
+use store_replica::SessionId;
 use store_resp::{Limits, OwnedRequest, Parsed, RequestParser};
 
 use super::flaw::Flaw;
-use super::server::{Peer, Server};
+use super::server::{Outgoing, Peer, Server};
 use super::world::World;
 use crate::network::{ConnectionId, Host, Side};
 
@@ -24,8 +24,8 @@ impl World {
             unparsed: Vec::new(),
             parser: RequestParser::default(),
             out: VecDeque::new(),
+            payload: None,
             payload_sent: 0,
-            is_payload_done: false,
         };
         self.servers[host].peers.insert(session, peer);
     }
@@ -97,16 +97,8 @@ impl World {
             while self.pump_once(host, session) {}
         }
         let server = &mut self.servers[host];
-        let is_sent = |server: &Server| {
-            let outgoing = server.outgoing.as_ref();
-            outgoing.is_some_and(|o| o.is_saved) && server.replication.in_transfer().is_empty()
-        };
-        if is_sent(server) {
-            server.outgoing = None;
-            let now = server.now(self.queue.now());
-            server.replication.handle_snapshot_ended(now, true);
-            self.carry_out(host);
-        }
+        let is_read = |ticket| server.peers.values().any(|peer| peer.payload == Some(ticket));
+        server.outgoing.retain(|outgoing| !outgoing.is_made || is_read(outgoing.ticket));
     }
 
     /// Sends one stretch of bytes. Whether there may be more.
@@ -119,23 +111,21 @@ impl World {
         if room == 0 {
             return false;
         }
-        let in_transfer = server
-            .replication
-            .replicas()
-            .iter()
-            .any(|r| r.session() == session && r.state() == ReplicaState::Transfer);
-        let outgoing = server.outgoing.as_ref().filter(|o| o.is_saved && in_transfer);
+        let its_own = |outgoing: &&Outgoing| peer.payload == Some(outgoing.ticket);
+        let outgoing = server.outgoing.iter().find(its_own);
         let bytes: Vec<u8> = if !peer.out.is_empty() {
             let len = room.min(peer.out.len());
             peer.out.drain(..len).collect()
-        } else if let Some(outgoing) = outgoing.filter(|_| !peer.is_payload_done) {
+        } else if let Some(outgoing) = outgoing {
+            let may_have = if outgoing.is_made || outgoing.is_diskless { room } else { 0 };
             let rest = &outgoing.bytes[peer.payload_sent..];
-            let bytes = rest[..room.min(rest.len())].to_vec();
+            let bytes = rest[..may_have.min(rest.len())].to_vec();
             peer.payload_sent += bytes.len();
-            peer.is_payload_done = peer.payload_sent == outgoing.bytes.len();
-            server.replication.handle_progress(now, session);
-            if peer.is_payload_done {
+            if outgoing.is_made && peer.payload_sent == outgoing.bytes.len() {
+                peer.payload = None;
                 server.replication.handle_payload_sent(now, session);
+            } else {
+                server.replication.handle_progress(now, session);
             }
             bytes
         } else {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use store_replica::{
-    Access, Address, Command, ExpiryMode, Facts, LoadMode, Moment, Replication, ReplicationId,
-    SessionId, Settings, SnapshotNeeds,
+    Access, Address, Command, ExpiryMode, Facts, Moment, Replication, ReplicationId, SessionId,
+    Settings, SnapshotNeeds,
 };
 use store_resp::{OwnedRequest, RequestParser};
 
@@ -25,6 +25,32 @@ pub(crate) struct Saved {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// When the old data goes for a payload (`repl-diskless-load`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadMode {
+    /// Once the payload is whole and known to be good.
+    Spool,
+    /// Before its first byte.
+    Direct,
+    /// When it has been loaded beside the old data.
+    Swap,
+}
+
+impl LoadMode {
+    pub(crate) const ALL: [LoadMode; 3] = [LoadMode::Spool, LoadMode::Direct, LoadMode::Swap];
+}
+
+/// A payload that arrives, or is loaded.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) mode: LoadMode,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the old data could be continued when it began.
+    pub(crate) was_described: bool,
+    /// Whether the old data is gone.
+    pub(crate) is_flushed: bool,
+}
+
 /// A replica's connection, at its primary.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -32,16 +58,19 @@ pub(crate) struct Peer {
     pub(crate) unparsed: Vec<u8>,
     pub(crate) parser: RequestParser,
     pub(crate) out: VecDeque<u8>,
-    /// How much of the payload it was sent.
+    /// The payload that it gets, and how much of it was sent.
+    pub(crate) payload: Option<u64>,
     pub(crate) payload_sent: usize,
-    pub(crate) is_payload_done: bool,
 }
 
 /// A snapshot on its way to replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) bytes: Arc<Vec<u8>>,
-    pub(crate) is_saved: bool,
+    /// Whether it is sent while it is made.
+    pub(crate) is_diskless: bool,
+    /// Whether it is whole, and another one may be made.
+    pub(crate) is_made: bool,
     pub(crate) ticket: u64,
 }
 
@@ -70,11 +99,14 @@ pub(crate) struct Server {
     pub(crate) read_ahead: VecDeque<OwnedRequest>,
     pub(crate) skips_select: bool,
     pub(crate) peers: BTreeMap<SessionId, Peer>,
-    pub(crate) outgoing: Option<Outgoing>,
+    pub(crate) outgoing: Vec<Outgoing>,
     /// The snapshot that begins when another one is over.
     pub(crate) wanted: Option<SnapshotNeeds>,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) is_flushed: bool,
+    /// How the next payload is loaded. An operator may change it at any time.
+    pub(crate) load: LoadMode,
+    /// What it was when the primary was dialled, where guessing by that is the flaw.
+    pub(crate) guessed_load: LoadMode,
+    pub(crate) incoming: Option<Incoming>,
     pub(crate) loading: Option<u64>,
     pub(crate) waiting: BTreeMap<SessionId, u32>,
     pub(crate) blocked: Vec<BlockedClient>,
@@ -106,10 +138,11 @@ impl Server {
             read_ahead: VecDeque::new(),
             skips_select: false,
             peers: BTreeMap::new(),
-            outgoing: None,
+            outgoing: Vec::new(),
             wanted: None,
-            payload: Vec::new(),
-            is_flushed: false,
+            load: LoadMode::Spool,
+            guessed_load: LoadMode::Spool,
+            incoming: None,
             loading: None,
             waiting: BTreeMap::new(),
             blocked: Vec::new(),
@@ -136,18 +169,26 @@ impl Server {
         self.replication.settings().clone()
     }
 
-    /// How this server really loads; the flawed one tells its core otherwise.
-    pub(crate) fn load_mode(&self) -> LoadMode {
-        match self.has(Flaw::CachedPrimaryAfterLoad) {
-            true => LoadMode::Spool,
-            false => self.replication.settings().load,
-        }
+    /// Whether the old data is gone and the new is not there yet.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| incoming.is_flushed)
     }
 
-    pub(crate) fn flush(&mut self, real: Real) {
+    /// The old data goes for a payload, and the core hears of it in the same step.
+    pub(crate) fn drop_data(&mut self, real: Real) {
+        let is_told = match self.flaw {
+            Some(Flaw::CachedPrimaryAfterLoad) => false,
+            Some(Flaw::LoadModeGuessed) => self.guessed_load != LoadMode::Swap,
+            _ => true,
+        };
+        if is_told {
+            self.replication.handle_data_forgotten(self.now(real));
+        }
         self.data = Data::default();
         self.lost_at = real;
-        self.is_flushed = true;
+        if let Some(incoming) = &mut self.incoming {
+            incoming.is_flushed = true;
+        }
     }
 
     /// What a client's request finds under a key, and what it does to one that has expired.

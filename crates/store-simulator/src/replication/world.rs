@@ -6,7 +6,7 @@ use super::climate::{Climate, ENDS_AT, HEALS_AT, QUIET_AT};
 use super::data::Key;
 use super::flaw::Flaw;
 use super::judge::{Judge, Rule, Violation};
-use super::server::{Saved, Server};
+use super::server::{LoadMode, Saved, Server};
 use crate::clock::Clock;
 use crate::network::{Delivery, Host, Network};
 use crate::queue::{Queue, Real};
@@ -23,6 +23,11 @@ pub(crate) enum Event {
     Turn(Host),
     /// It wakes by its own clock.
     Wake(Host, u32),
+    /// A payload that was kept aside has been looked at.
+    Checked {
+        host: Host,
+        ticket: u64,
+    },
     Loaded {
         host: Host,
         ticket: u64,
@@ -196,7 +201,9 @@ impl World {
         let ahead = self.random.below(2 * skew as u64 + 1) as i64 - skew;
         let clock = Clock::new(off_ppm, ahead);
         let replication = self.new_replication(host, &clock);
-        Server::new(replication, clock, self.flaw)
+        let mut server = Server::new(replication, clock, self.flaw);
+        server.load = *self.random.pick(&LoadMode::ALL);
+        server
     }
 
     pub(crate) fn new_replication(&mut self, host: Host, clock: &Clock) -> Replication {
@@ -277,6 +284,7 @@ impl World {
                     self.turn(host);
                 }
             }
+            Event::Checked { host, ticket } => self.finish_check(host, ticket),
             Event::Loaded { host, ticket } => self.finish_load(host, ticket),
             Event::Saved { host, ticket } => self.finish_save(host, ticket),
             Event::MayStartSnapshot { host, life } => self.start_wanted_snapshot(host, life),

@@ -2,10 +2,21 @@
 
 use std::time::Duration;
 
-use store_replica::{Address, BlockSize, LoadMode, Login, OutputLimit, Settings};
+use store_replica::{Address, BlockSize, Login, OutputLimit, Settings};
 
 use super::super::Texts;
 use super::OutputLimits;
+
+/// `repl-diskless-load`: when a primary's payload is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadMode {
+    /// `disabled`: it is kept in a file until it is whole.
+    FromFile,
+    /// `on-empty-db`: as it arrives, on a server without keys.
+    WhenEmpty,
+    /// `swapdb`: as it arrives, beside the old data.
+    Aside,
+}
 
 /// What concerns a replica, beside what its machine takes.
 #[derive(Clone, Debug)]
@@ -22,6 +33,8 @@ pub struct ReplicaSettings {
     pub(crate) is_announced: bool,
     /// `repl-disable-tcp-nodelay`: whether small writes to replicas are gathered.
     pub gathers_writes: bool,
+    /// `repl-diskless-load`.
+    pub load: LoadMode,
 }
 
 impl ReplicaSettings {
@@ -37,6 +50,11 @@ impl ReplicaSettings {
             priority: texts.number("replica-priority") as u32,
             is_announced: texts.is_on("replica-announced"),
             gathers_writes: texts.is_on("repl-disable-tcp-nodelay"),
+            load: match texts.text("repl-diskless-load") {
+                "on-empty-db" => LoadMode::WhenEmpty,
+                "swapdb" => LoadMode::Aside,
+                _ => LoadMode::FromFile,
+            },
         }
     }
 }
@@ -64,11 +82,6 @@ pub(super) fn read(texts: &Texts) -> Settings {
         },
         min_replicas: texts.size("min-replicas-to-write"),
         min_replicas_lag: seconds("min-replicas-max-lag"),
-        load: match texts.text("repl-diskless-load") {
-            "on-empty-db" => LoadMode::Direct,
-            "swapdb" => LoadMode::Swap,
-            _ => LoadMode::Spool,
-        },
         // Zero is the port that the server listens on.
         listening_port: texts.number("replica-announce-port") as u16,
         announce_ip: text("replica-announce-ip"),

@@ -278,7 +278,8 @@ impl Engine {
         let saving = &self.state.saving;
         let now_ms = self.keyspace.now_ms();
         let is_due = saving.due_at_ms(self.keyspace.dirty).is_some_and(|at| at <= now_ms);
-        let may_begin = !saving.is_running() && ready_to_save(&self.keyspace);
+        let is_whole = !self.state.persistence.is_half_loaded();
+        let may_begin = is_whole && !saving.is_running() && ready_to_save(&self.keyspace);
         if (is_due || saving.is_scheduled) && may_begin {
             if is_due {
                 let line = "Changes enough for a snapshot. Saving...".to_owned();
@@ -294,7 +295,8 @@ impl Engine {
 
     /// When [`save_if_due`](Self::save_if_due) is to be called.
     pub(crate) fn save_due_at_ms(&self) -> Option<u64> {
-        if self.keyspace.has_snapshot() || self.state.saving.is_running() {
+        let is_half_loaded = self.state.persistence.is_half_loaded();
+        if self.keyspace.has_snapshot() || self.state.saving.is_running() || is_half_loaded {
             return None;
         }
         if self.state.saving.is_scheduled {
@@ -303,7 +305,8 @@ impl Engine {
         self.state.saving.due_at_ms(self.keyspace.dirty)
     }
 
-    /// Saves before the server ends, if the settings ask for it or `asked` does. Fails with a
+    /// Saves before the server ends, if the settings ask for it or `asked` does. Half of what is
+    /// being loaded is not saved: it would take the place of a file that is whole. Fails with a
     /// reason, and then the data is in memory only.
     pub fn save_before_end(&mut self, now_us: u64, asked: bool) -> Result<(), String> {
         self.keyspace.begin(now_us, 0);
@@ -317,7 +320,8 @@ pub(crate) fn save_before_end(
     server: &mut ServerState,
     asked: bool,
 ) -> Result<(), String> {
-    if !asked && server.saving.points.is_empty() {
+    let is_wanted = asked || !server.saving.points.is_empty();
+    if !is_wanted || server.persistence.is_half_loaded() {
         return Ok(());
     }
     stop_saving(db, server, "the server ends");

@@ -283,3 +283,28 @@ fn what_replication_moves_per_second_is_told_on_both_sides() {
             && info(&mut replica, "stats", "instantaneous_input_repl_kbps") != "0.00"
     });
 }
+
+/// With `repl-timeout` as it is here, one that does not read would hold up everybody for an hour.
+#[test]
+fn who_does_not_read_its_file_makes_nobody_wait() {
+    let log = LogLines::default();
+    let builder = primary().setting("repl-diskless-sync", "no").setting("repl-timeout", "3600");
+    let server = log.of(builder).setting("rdbcompression", "no").start().unwrap();
+    let mut ours = connect(&server);
+    // More than sockets take of what nobody reads.
+    ours.words("DEBUG POPULATE 3000 key 10000");
+    let mut stuck = Connection::tcp(server.port().unwrap());
+    stuck.send(&["SYNC"]);
+    wait_until("the payload of the first", GENEROUS, || {
+        info(&mut ours, "replication", "slave0").contains("state=send_bulk")
+    });
+    for number in 1..=2 {
+        let replica = follower(server.port().unwrap(), &[]);
+        let mut theirs = Connection::tcp(replica.port());
+        wait_for_link(&mut theirs);
+        ours.words("INCR later");
+        assert_equal(&mut ours, &mut theirs);
+        let line = info(&mut ours, "replication", "slave0");
+        assert!(line.contains("state=send_bulk"), "{number}: the first has not read yet: {line}");
+    }
+}

@@ -127,6 +127,7 @@ fn a_payload_that_cannot_be_loaded_leaves_the_old_data_as_it_was() {
             assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
             assert_eq!(ours.words("GET own"), Reply::Bulk(b"1".to_vec()), "{mode}: {words}");
             assert_eq!(ours.fact("loading"), "0");
+            assert_ne!(ours.fact("rdb_changes_since_last_save"), "0", "no file has it");
             assert_eq!(ours.words("SET more 1"), ok());
             ours.lines.lock().unwrap().clear();
         }

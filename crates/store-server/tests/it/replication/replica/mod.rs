@@ -6,6 +6,7 @@ mod chain;
 mod cuts;
 mod diskless;
 mod follow;
+mod history;
 mod rules;
 
 use std::sync::{Arc, Mutex};
