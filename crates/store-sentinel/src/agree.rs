@@ -93,7 +93,13 @@ impl Group {
         question: DownQuestion,
     ) -> DownAnswer {
         let is_down = self.primary.down_since.is_some() && !core.is_tilted;
-        let vote = question.candidate.and_then(|id| self.vote(now, core, question.epoch, id));
+        let candidate = question.candidate.filter(|id| {
+            core.believes(question.epoch, || match self.peers.get(id) {
+                Some(peer) => format!("the sentinel {id} at {}", peer.instance.address),
+                None => format!("a sentinel with the id {id}"),
+            })
+        });
+        let vote = candidate.and_then(|id| self.vote(now, core, question.epoch, id));
         DownAnswer { is_down, vote }
     }
 

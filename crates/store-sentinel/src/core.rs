@@ -1,9 +1,11 @@
 //! What all groups of a sentinel share: its name and epoch, its connections, its outputs.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use store_replica::{Address, Moment};
 
+use crate::epoch;
 use crate::event::{Event, EventKind};
 use crate::links::{Asked, Links, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{Output, Question};
@@ -37,6 +39,8 @@ pub(crate) struct Core {
     pub(crate) simulated: Simulated,
     /// Whether another sentinel was seen with this one's id, and the operator was told.
     has_double: bool,
+    /// When the operator was last told of an epoch that was refused.
+    told_of_epoch_at: Option<Moment>,
     pub(crate) saving: Saving,
     outputs: VecDeque<Output>,
 }
@@ -57,6 +61,7 @@ impl Core {
             now: Moment::default(),
             simulated: Simulated::default(),
             has_double: false,
+            told_of_epoch_at: None,
             saving: Saving::default(),
             outputs: VecDeque::new(),
         }
@@ -116,6 +121,26 @@ impl Core {
         let local = || self.links.get(slot).local_host.clone();
         let host = self.globals.announce_ip.clone().or_else(local)?;
         Some(Address { host, port: self.globals.announce_port.unwrap_or(self.port) })
+    }
+
+    /// Whether an epoch that another sentinel says leaves room for later ones. One that does not is
+    /// told to the operator; the other one repeats it with every hello.
+    pub(crate) fn believes(&mut self, epoch: u64, who: impl FnOnce() -> String) -> bool {
+        const TOLD_EVERY: Duration = Duration::from_secs(60);
+        if epoch::is_believed(self.current_epoch, epoch) {
+            return true;
+        }
+        let now = self.now;
+        if self.told_of_epoch_at.is_none_or(|at| now.since(at) >= TOLD_EVERY) {
+            self.told_of_epoch_at = Some(now);
+            self.push(Output::Advise(format!(
+                "{} says that the epoch is {epoch}. That leaves no room for later failovers, so it \
+                 is ignored. Stop that sentinel, replace all epochs in its file by those of \
+                 another sentinel's file, and start it again",
+                who()
+            )));
+        }
+        false
     }
 
     /// A hello with this sentinel's own id. Its own ones come back from the servers; one from

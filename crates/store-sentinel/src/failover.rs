@@ -5,6 +5,7 @@ use std::time::Duration;
 use store_replica::{Address, Moment};
 
 use crate::core::Core;
+use crate::epoch;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::instance::Reconfiguration;
@@ -59,6 +60,12 @@ pub enum FailoverRefused {
     /// Nobody could take over.
     #[error("NOGOODSLAVE No suitable replica to promote")]
     NoGoodReplica,
+    /// The epochs are used up.
+    #[error(
+        "NOEPOCH No epoch is left for a failover. Stop all sentinels, set all epochs in their \
+         files to 0 and start them again"
+    )]
+    NoEpoch,
 }
 
 /// What this sentinel had to do with a failover, as scripts are told.
@@ -103,8 +110,14 @@ impl Group {
         let rest = self.settings.failover_timeout * 2;
         let is_early = self.tried_at.is_some_and(|at| now.since(at) < rest);
         let is_needed = self.down_agreed_since.is_some() && self.failover.is_none();
-        if is_needed && !is_early {
-            self.start_failover(now, core, false);
+        if is_needed
+            && !is_early
+            && let Err(refused) = self.start_failover(now, core, false)
+        {
+            // Not with every tick.
+            self.tried_at = Some(now);
+            let name = &self.name;
+            core.push(Output::Advise(format!("nobody can replace {name}: {refused}")));
         }
     }
 
@@ -118,12 +131,16 @@ impl Group {
             return Err(FailoverRefused::Running);
         }
         self.choose_replica(now, core).ok_or(FailoverRefused::NoGoodReplica)?;
-        self.start_failover(now, core, true);
-        Ok(())
+        self.start_failover(now, core, true)
     }
 
-    fn start_failover(&mut self, now: Moment, core: &mut Core, is_forced: bool) {
-        let Some(epoch) = core.current_epoch.checked_add(1) else { return };
+    fn start_failover(
+        &mut self,
+        now: Moment,
+        core: &mut Core,
+        is_forced: bool,
+    ) -> Result<(), FailoverRefused> {
+        let epoch = epoch::after(core.current_epoch).ok_or(FailoverRefused::NoEpoch)?;
         self.raise_epoch(core, epoch);
         self.tell(core, EventKind::TryFailover, self.describe(&Who::Primary));
         let started_at = now + core.draw.span(core.timing.desync_max);
@@ -132,6 +149,7 @@ impl Group {
         self.failover = Some(Failover { step, epoch, started_at, changed_at: now, is_forced });
         // Everybody is asked for a vote as soon as the file has the epoch.
         self.peers.values_mut().for_each(|peer| peer.asked_at = None);
+        Ok(())
     }
 
     /// One step, when it can be taken.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use store_replica::{Address, Moment, SessionId};
 use store_resp::Reply;
 
-use crate::config::Configuration;
+use crate::config::{Configuration, GroupConfiguration};
 use crate::core::Core;
 use crate::event::EventKind;
 use crate::failover::FailoverRefused;
@@ -55,7 +55,11 @@ impl Sentinel {
         let mut core = Core::new(configuration.id.unwrap_or(id), timing, draw);
         core.port = configuration.port;
         core.globals = configuration.globals;
-        core.current_epoch = configuration.current_epoch;
+        // No failover of an epoch that a vote or a configuration of the file has gone beyond would
+        // be believed by anybody.
+        let of_group = |group: &GroupConfiguration| group.config_epoch.max(group.leader_epoch);
+        let of_groups = configuration.groups.iter().map(of_group).max().unwrap_or(0);
+        core.current_epoch = configuration.current_epoch.max(of_groups);
         if !is_named {
             // A name that others have heard must be the same after a restart.
             core.mark_changed();
@@ -330,9 +334,15 @@ impl Sentinel {
             return;
         }
         self.meet(now, &hello);
+        // A configuration's epoch counts as well: the next failover must be beyond it.
+        let epoch = hello.current_epoch.max(hello.config_epoch);
+        let who = || format!("the sentinel {} at {}", hello.id, hello.address);
+        if !self.core.believes(epoch, who) {
+            return;
+        }
         let group = self.groups.get_mut(&hello.group);
         if let Some(group) = &group {
-            group.raise_epoch(&mut self.core, hello.current_epoch);
+            group.raise_epoch(&mut self.core, epoch);
         }
         // One that could not be remembered is not believed either.
         if let Some(group) = group.filter(|group| group.peers.contains_key(&hello.id)) {
