@@ -6,6 +6,7 @@ use store_replica::{Moment, SessionId};
 use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::{GroupConfiguration, check_name, script};
+use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::hello::address;
@@ -109,7 +110,7 @@ impl Sentinel {
                 self.start_failover(now, name).map_err(|refused| refused.to_string())?;
                 reply.ok();
             }
-            ("ckquorum", [name]) => reply.simple(&self.known(name)?.check_quorum()?),
+            ("ckquorum", [name]) => reply.simple(&self.known(name)?.check_quorum(&self.core)?),
             ("flushconfig", _) => {
                 self.core.mark_changed();
                 reply.ok();
@@ -468,14 +469,18 @@ fn invalid(option: &str, value: &str) -> Refusal {
 
 impl Group {
     /// SENTINEL CKQUORUM.
-    fn check_quorum(&self) -> Result<String, Refusal> {
-        let usable = 1 + self.peers.values().filter(|it| it.instance.down_since.is_none()).count();
+    fn check_quorum(&self, core: &Core) -> Result<String, Refusal> {
+        let peers = self.peers.values().filter(|it| it.instance.down_since.is_none()).count();
+        let usable = peers + usize::from(!core.has_double());
         let voters = self.peers.len() + 1;
         let mut reasons = Vec::new();
         if usable < self.settings.quorum {
             reasons.push(
                 "Not enough available Sentinels to reach the specified quorum for this master",
             );
+        }
+        if core.has_double() {
+            reasons.push("This Sentinel does not vote, because another one has its id");
         }
         if usable < voters / 2 + 1 {
             reasons.push(

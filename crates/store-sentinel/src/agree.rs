@@ -115,6 +115,9 @@ impl Group {
     /// One vote per epoch, for whoever asks first; it is kept before it is told.
     fn vote(&mut self, now: Moment, core: &mut Core, epoch: u64, candidate: RunId) -> Option<Vote> {
         self.raise_epoch(core, epoch);
+        if core.has_double() {
+            return None;
+        }
         if self.leader_epoch < epoch && core.current_epoch <= epoch {
             self.leader_epoch = epoch;
             core.mark_changed();

@@ -1,5 +1,7 @@
 //! What INFO and hellos teach: replicas, sentinels, roles, and newer configurations.
 
+use std::time::Duration;
+
 use store_replica::{Address, Moment};
 
 use crate::core::Core;
@@ -12,6 +14,9 @@ use crate::instance::{Instance, Peer, Reconfiguration};
 use crate::links::Who;
 use crate::output::Output;
 use crate::settings::RunId;
+
+/// A sentinel that is back where it was so soon has not moved: there are two.
+const BACK_WITHIN: Duration = Duration::from_secs(60);
 
 impl Group {
     /// A report that was asked for at `asked_at`.
@@ -182,6 +187,32 @@ impl Group {
             core.mark_changed();
         }
         is_new
+    }
+
+    /// A sentinel that is known under this id is at this address now. Whether it has moved.
+    pub(crate) fn move_peer(
+        &mut self,
+        now: Moment,
+        core: &mut Core,
+        id: &RunId,
+        address: &Address,
+    ) -> bool {
+        let Some(peer) = self.peers.get(id).filter(|peer| peer.instance.address != *address) else {
+            return false;
+        };
+        let (from, before) = (peer.instance.address.clone(), peer.moved_from.clone());
+        let Address { host, port } = address;
+        let text = format!("{} ip {host} port {port}", self.describe(&Who::Peer(id.clone())));
+        self.remove_peer(core, id);
+        self.add_peer(now, core, id, address);
+        if before.is_some_and(|(place, at)| place == *address && now.since(at) < BACK_WITHIN) {
+            core.advise_on_alternation(id, [&from, address]);
+        }
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.moved_from = Some((from, now));
+        }
+        self.tell(core, EventKind::SentinelAddressSwitch, text);
+        true
     }
 
     pub(crate) fn remove_peer(&mut self, core: &mut Core, id: &RunId) {

@@ -110,6 +110,7 @@ impl Group {
         let rest = self.settings.failover_timeout * 2;
         let is_early = self.tried_at.is_some_and(|at| now.since(at) < rest);
         let is_needed = self.down_agreed_since.is_some() && self.failover.is_none();
+        let is_early = is_early || core.has_double();
         if is_needed
             && !is_early
             && let Err(refused) = self.start_failover(now, core, false)
@@ -184,7 +185,9 @@ impl Group {
     fn wait_for_votes(&mut self, now: Moment, core: &mut Core) {
         let Some(failover) = self.failover.clone() else { return };
         let leader = self.find_leader(now, core, failover.epoch);
-        if leader.as_ref() != Some(&core.id) && !failover.is_forced {
+        // Votes for a copy of this sentinel look like votes for this one.
+        let is_elected = leader.as_ref() == Some(&core.id) && !core.has_double();
+        if !is_elected && !failover.is_forced {
             let wait_max = core.timing.election_max.min(self.settings.failover_timeout);
             if now.since(failover.started_at) > wait_max {
                 self.abort_failover(core, EventKind::NotElected);

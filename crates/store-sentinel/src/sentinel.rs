@@ -358,19 +358,7 @@ impl Sentinel {
         let Hello { id, address, group: name, .. } = hello;
         let mut is_moved = false;
         for group in self.groups.values_mut() {
-            let known = group.peers.get(id).map(|peer| peer.instance.address.clone());
-            if known.is_some_and(|known| known != *address) {
-                let text = format!(
-                    "{} ip {} port {}",
-                    group.describe(&Who::Peer(id.clone())),
-                    address.host,
-                    address.port
-                );
-                group.remove_peer(&mut self.core, id);
-                group.add_peer(now, &mut self.core, id, address);
-                group.tell(&mut self.core, EventKind::SentinelAddressSwitch, text);
-                is_moved = true;
-            }
+            is_moved |= group.move_peer(now, &mut self.core, id, address);
             let is_ghost =
                 |peer: &&RunId| *peer != id && group.peers[*peer].instance.address == *address;
             let ghosts: Vec<RunId> = group.peers.keys().filter(is_ghost).cloned().collect();

@@ -129,6 +129,7 @@ fn touch(
         core.ping(now, instance.commands, target());
     }
     if is_hello_due && let Some(hello) = cadence.hello(core, instance.commands) {
+        core.note_own_address(&hello.address);
         let question = Question::Hello(hello.to_text());
         if core.ask(instance.commands, target(), Asked::Other, question) {
             instance.hello_at = Some(now);

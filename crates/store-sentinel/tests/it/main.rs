@@ -1,5 +1,6 @@
 //! A sentinel among scripted servers and sentinels.
 
+mod copies;
 mod epochs;
 mod failover;
 mod story;
