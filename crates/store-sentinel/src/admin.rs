@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::hello::address;
-use crate::links::Who;
+use crate::links::GroupMember;
 use crate::output::{DownQuestion, Output};
 use crate::sentinel::Sentinel;
 use crate::settings::{Globals, GroupSettings, Timing};
@@ -121,7 +121,7 @@ impl Sentinel {
             }
             ("remove", [name]) => {
                 let group = self.known(name)?;
-                let text = group.describe(&Who::Primary);
+                let text = group.describe(&GroupMember::Primary);
                 self.core.tell(EventKind::ForgetPrimary, text);
                 self.remove(name);
                 reply.ok();
@@ -227,7 +227,7 @@ impl Sentinel {
         self.set_settings(name, settings);
         if let Some(group) = self.groups.get(name) {
             for text in told {
-                let text = format!("{} {text}", group.describe(&Who::Primary));
+                let text = format!("{} {text}", group.describe(&GroupMember::Primary));
                 group.tell(&mut self.core, EventKind::Set, text);
             }
         }

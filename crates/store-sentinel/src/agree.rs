@@ -7,7 +7,7 @@ use store_replica::{Address, Moment};
 use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
-use crate::links::{Asked, Who};
+use crate::links::{Asked, GroupMember};
 use crate::output::{DownAnswer, DownQuestion, Question, Vote};
 use crate::settings::RunId;
 
@@ -27,13 +27,16 @@ impl Group {
             (true, None) => {
                 self.down_agreed_since = Some(now);
                 let quorum = self.settings.quorum;
-                let text =
-                    format!("{} #quorum {}/{quorum}", self.describe(&Who::Primary), others + 1);
+                let text = format!(
+                    "{} #quorum {}/{quorum}",
+                    self.describe(&GroupMember::Primary),
+                    others + 1
+                );
                 self.tell(core, EventKind::ObjectivelyDown, text);
             }
             (false, Some(_)) => {
                 self.down_agreed_since = None;
-                self.tell(core, EventKind::ObjectivelyUp, self.describe(&Who::Primary));
+                self.tell(core, EventKind::ObjectivelyUp, self.describe(&GroupMember::Primary));
             }
             _ => {}
         }
@@ -58,8 +61,10 @@ impl Group {
             if !is_down || !is_due || !has_room {
                 continue;
             }
-            let target =
-                crate::links::Target { group: self.name.clone(), who: Who::Peer(id.clone()) };
+            let target = crate::links::Target {
+                group: self.name.clone(),
+                member: GroupMember::Peer(id.clone()),
+            };
             let asked = Asked::IsDown { address: question.address.clone() };
             let question = Question::IsDown(question.clone());
             if core.ask(peer.instance.commands, target, asked, question) {

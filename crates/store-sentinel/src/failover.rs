@@ -9,7 +9,7 @@ use crate::epoch;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::instance::Reconfiguration;
-use crate::links::{Asked, Target, Who};
+use crate::links::{Asked, GroupMember, Target};
 use crate::output::{Output, Question};
 
 /// How far a failover is.
@@ -143,7 +143,7 @@ impl Group {
     ) -> Result<(), FailoverRefused> {
         let epoch = epoch::after(core.current_epoch).ok_or(FailoverRefused::NoEpoch)?;
         self.raise_epoch(core, epoch);
-        self.tell(core, EventKind::TryFailover, self.describe(&Who::Primary));
+        self.tell(core, EventKind::TryFailover, self.describe(&GroupMember::Primary));
         let started_at = now + core.draw.span(core.timing.desync_max);
         self.tried_at = Some(started_at);
         let step = FailoverStep::WaitStart;
@@ -178,7 +178,7 @@ impl Group {
     }
 
     fn abort_failover(&mut self, core: &mut Core, why: EventKind) {
-        self.tell(core, why, self.describe(&Who::Primary));
+        self.tell(core, why, self.describe(&GroupMember::Primary));
         self.failover = None;
     }
 
@@ -194,19 +194,19 @@ impl Group {
             }
             return;
         }
-        self.tell(core, EventKind::ElectedLeader, self.describe(&Who::Primary));
+        self.tell(core, EventKind::ElectedLeader, self.describe(&GroupMember::Primary));
         if core.simulated.crash_after_election {
             core.push_when_saved(Output::Crash);
         }
         self.advance(now, FailoverStep::SelectReplica);
-        self.tell(core, EventKind::SelectReplica, self.describe(&Who::Primary));
+        self.tell(core, EventKind::SelectReplica, self.describe(&GroupMember::Primary));
     }
 
     fn select_replica(&mut self, now: Moment, core: &mut Core) {
         let Some(to) = self.choose_replica(now, core) else {
             return self.abort_failover(core, EventKind::NoGoodReplica);
         };
-        let text = self.describe(&Who::Replica(to.clone()));
+        let text = self.describe(&GroupMember::Replica(to.clone()));
         self.tell(core, EventKind::SelectedReplica, text.clone());
         self.tell(core, EventKind::SendPromotion, text);
         for replica in self.replicas.values_mut() {
@@ -217,7 +217,11 @@ impl Group {
 
     fn send_promotion(&mut self, now: Moment, core: &mut Core, to: Address, is_late: bool) {
         if self.tell_to_follow(core, &to, None) {
-            self.tell(core, EventKind::WaitPromotion, self.describe(&Who::Replica(to.clone())));
+            self.tell(
+                core,
+                EventKind::WaitPromotion,
+                self.describe(&GroupMember::Replica(to.clone())),
+            );
             self.advance(now, FailoverStep::WaitPromotion { to });
         } else if is_late {
             self.abort_failover(core, EventKind::PromotionTimedOut);
@@ -232,8 +236,12 @@ impl Group {
         if core.simulated.crash_after_promotion {
             core.push_when_saved(Output::Crash);
         }
-        self.tell(core, EventKind::PromotedReplica, self.describe(&Who::Replica(to.clone())));
-        self.tell(core, EventKind::ReconfigureReplicas, self.describe(&Who::Primary));
+        self.tell(
+            core,
+            EventKind::PromotedReplica,
+            self.describe(&GroupMember::Replica(to.clone())),
+        );
+        self.tell(core, EventKind::ReconfigureReplicas, self.describe(&GroupMember::Primary));
         self.run_reconfig_script(core, ScriptRole::Leader, &to);
         self.advance(now, FailoverStep::Reconfigure { to });
         self.hurry_hellos();
@@ -264,10 +272,10 @@ impl Group {
             return;
         }
         if !is_finished {
-            self.tell(core, EventKind::FailoverEndForTimeout, self.describe(&Who::Primary));
+            self.tell(core, EventKind::FailoverEndForTimeout, self.describe(&GroupMember::Primary));
             self.reconfigure_the_rest(core, to);
         }
-        self.tell(core, EventKind::FailoverEnd, self.describe(&Who::Primary));
+        self.tell(core, EventKind::FailoverEnd, self.describe(&GroupMember::Primary));
         self.advance(now, FailoverStep::UpdateConfig { to: to.clone() });
     }
 
@@ -287,7 +295,11 @@ impl Group {
             }
         }
         for address in timed_out {
-            self.tell(core, EventKind::ReconfigureTimedOut, self.describe(&Who::Replica(address)));
+            self.tell(
+                core,
+                EventKind::ReconfigureTimedOut,
+                self.describe(&GroupMember::Replica(address)),
+            );
         }
         for address in self.waiting_replicas(to) {
             if running >= self.settings.parallel_syncs {
@@ -295,7 +307,7 @@ impl Group {
             }
             if self.tell_to_follow(core, &address, Some(to.clone())) {
                 running += 1;
-                let text = self.describe(&Who::Replica(address.clone()));
+                let text = self.describe(&GroupMember::Replica(address.clone()));
                 self.tell(core, EventKind::ReconfigureSent, text);
                 if let Some(replica) = self.replicas.get_mut(&address) {
                     replica.reconfiguration = Reconfiguration::Sent { at: now };
@@ -318,7 +330,7 @@ impl Group {
                 self.tell(
                     core,
                     EventKind::ReconfigureSentLate,
-                    self.describe(&Who::Replica(address)),
+                    self.describe(&GroupMember::Replica(address)),
                 );
             }
         }
@@ -332,7 +344,8 @@ impl Group {
         primary: Option<Address>,
     ) -> bool {
         let Some(replica) = self.replicas.get(address) else { return false };
-        let target = Target { group: self.name.clone(), who: Who::Replica(address.clone()) };
+        let target =
+            Target { group: self.name.clone(), member: GroupMember::Replica(address.clone()) };
         let has_room = core.links.get(replica.commands).has_room();
         has_room && {
             let primary = primary.map(|primary| core.announced(&primary));
