@@ -5,8 +5,8 @@ use std::sync::Arc;
 use store_resp::slot::SLOT_COUNT;
 
 use crate::cluster::{Cluster, Save};
-use crate::config::EPOCH_MAX;
 use crate::election::Election;
+use crate::epoch::EPOCH_MAX;
 use crate::flaw::Flaw;
 use crate::id::NodeId;
 use crate::message::{Address, Flags};

@@ -106,8 +106,7 @@ impl Cluster {
 
     /// The next epoch, without anybody's vote.
     pub(crate) fn take_epoch(&mut self) {
-        self.current_epoch += 1;
-        let epoch = self.current_epoch;
+        let Some(epoch) = self.begin_epoch() else { return };
         self.me_mut().config_epoch = epoch;
         self.log(Event::EpochTaken(epoch));
         self.save(Save::First);

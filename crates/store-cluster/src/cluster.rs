@@ -57,6 +57,8 @@ pub struct Cluster {
     pub(crate) migrating: BTreeMap<u16, NodeIndex>,
     pub(crate) current_epoch: u64,
     pub(crate) last_vote_epoch: u64,
+    /// When the operator was last told of an epoch that was refused.
+    pub(crate) told_of_epoch_at: Option<u64>,
     pub(crate) is_ok: bool,
     pub(crate) are_routes_changed: bool,
     pub(crate) first_look_at: Option<u64>,
@@ -101,6 +103,7 @@ impl Cluster {
             migrating: BTreeMap::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
+            told_of_epoch_at: None,
             is_ok: false,
             are_routes_changed: false,
             first_look_at: None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store_resp::slot::SLOT_COUNT;
 
 use crate::cluster::Cluster;
+use crate::epoch::IN_FILE_MAX;
 use crate::id::NodeId;
 use crate::message::{Address, Flags};
 use crate::node::{Node, NodeIndex};
@@ -23,9 +24,6 @@ pub struct ConfigError {
     /// What is wrong with it.
     pub what: String,
 }
-
-/// The greatest epoch that is believed: whoever claims it leaves room for those behind it.
-pub(crate) const EPOCH_MAX: u64 = u64::MAX / 4;
 
 /// Flags in the order in which they are written.
 const WORDS: &[(Flags, &str)] = &[
@@ -218,8 +216,7 @@ fn parse_lines(text: &str) -> Result<Lines, ConfigError> {
         match line.strip_prefix("vars ") {
             Some(_) if epochs.is_some() => return Err(error(number, "vars are there twice")),
             Some(vars) => {
-                let parsed = parse_vars(vars);
-                epochs = Some(parsed.ok_or_else(|| error(number, "vars cannot be read"))?);
+                epochs = Some(parse_vars(vars).map_err(|what| error(number, what))?);
             }
             None => nodes.push(parse_line(number, line).map_err(|what| error(number, what))?),
         }
@@ -230,18 +227,20 @@ fn parse_lines(text: &str) -> Result<Lines, ConfigError> {
     Ok(Lines { nodes, epochs })
 }
 
-fn parse_vars(vars: &str) -> Option<(u64, u64)> {
+fn parse_vars(vars: &str) -> Result<(u64, u64), String> {
     let words: Vec<_> = vars.split(' ').collect();
     match words.as_slice() {
         ["currentEpoch", current, "lastVoteEpoch", vote] => {
-            Some((parse_epoch(current)?, parse_epoch(vote)?))
+            Ok((parse_epoch(current)?, parse_epoch(vote)?))
         }
-        _ => None,
+        _ => Err("vars cannot be read".to_owned()),
     }
 }
 
-fn parse_epoch(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|epoch| *epoch <= EPOCH_MAX)
+fn parse_epoch(text: &str) -> Result<u64, String> {
+    let epoch: u64 = text.parse().map_err(|_| format!("{text:?} is not an epoch"))?;
+    let bad = || format!("the epoch {epoch} leaves no room for those of later failovers");
+    Some(epoch).filter(|epoch| *epoch <= IN_FILE_MAX).ok_or_else(bad)
 }
 
 fn parse_line(number: usize, line: &str) -> Result<Line, String> {
@@ -262,7 +261,7 @@ fn parse_line(number: usize, line: &str) -> Result<Line, String> {
         text.parse::<u64>().map_err(|_| format!("{what} is {text:?}"))?;
     }
     let epoch = next("an epoch")?;
-    let epoch = parse_epoch(epoch).ok_or(format!("{epoch:?} is not an epoch"))?;
+    let epoch = parse_epoch(epoch)?;
     next("the state of a link")?;
     let (mut slots, mut open) = (Vec::new(), Vec::new());
     for word in words.filter(|word| !word.is_empty()) {

@@ -173,11 +173,11 @@ impl Cluster {
     }
 
     fn ask_for_votes(&mut self, plan: Plan, is_manual: bool) {
-        self.current_epoch += 1;
-        self.election.epoch = self.current_epoch;
+        let Some(epoch) = self.begin_epoch() else { return };
+        self.election.epoch = epoch;
         self.election.is_asked = true;
         self.election.voters.clear();
-        let (epoch, planned_at) = (self.current_epoch, plan.planned_at);
+        let planned_at = plan.planned_at;
         self.log(Event::ElectionStarted { epoch, planned_at, is_manual });
         let mut header = self.header();
         header.is_forced = is_manual;

@@ -26,6 +26,7 @@ mod cluster;
 mod config;
 mod coverage;
 mod election;
+mod epoch;
 mod failure;
 mod flaw;
 mod gossip;

@@ -127,6 +127,17 @@ pub enum Event {
     },
     /// An epoch was taken without votes.
     EpochTaken(u64),
+    /// Packets of a node are dropped: after its epoch there would be no other one.
+    EpochRefused {
+        /// Of this node.
+        id: NodeId,
+        /// Which is at this address.
+        peer: String,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// No election: all epochs are used.
+    NoEpochLeft,
     /// This replica moves to a master that has none.
     Migrating {
         /// To whom.

@@ -21,7 +21,7 @@ impl Cluster {
             return;
         }
         let sender = self.nodes.find(header.sender).filter(|sender| *sender != self.me);
-        if header.sender == self.me().id {
+        if header.sender == self.me().id || !self.believes(message, ends.peer) {
             return;
         }
         if let Some(sender) = sender {
@@ -85,13 +85,19 @@ impl Cluster {
         if let Some(old) = old_link {
             self.output(Output::Close(LinkId::Inbound(old)));
         }
-        if header.current_epoch > self.current_epoch {
-            self.current_epoch = header.current_epoch;
-            self.save(Save::Later);
-        }
+        self.raise_epoch(header.current_epoch.max(header.config_epoch));
         self.note_lost_epoch(sender, header);
         if header.is_paused && self.me().master == Some(sender) {
             self.note_paused_offset(header.offset);
+        }
+    }
+
+    /// Somebody knows a greater epoch. Those of configurations count as well: the next election
+    /// must be beyond them, or nobody takes the winner for the owner of its slots.
+    fn raise_epoch(&mut self, epoch: u64) {
+        if epoch > self.current_epoch {
+            self.current_epoch = epoch;
+            self.save(Save::Later);
         }
     }
 
@@ -238,6 +244,7 @@ impl Cluster {
         self.make_master(index);
         self.nodes[index].config_epoch = update.config_epoch;
         self.save(Save::Later);
+        self.raise_epoch(update.config_epoch);
         self.weigh_claims(index, update.config_epoch, &update.slots);
     }
 }

@@ -62,7 +62,7 @@ pub(crate) enum Part {
 
 /// The bytes cannot be what a primary sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nonsense;
+pub(crate) struct MalformedStream;
 
 #[derive(Debug)]
 pub(crate) struct Intake {
@@ -119,7 +119,7 @@ impl Intake {
     }
 
     /// The next thing before the stream; `None` when more bytes are needed.
-    pub(crate) fn next_part(&mut self) -> Result<Option<Part>, Nonsense> {
+    pub(crate) fn next_part(&mut self) -> Result<Option<Part>, MalformedStream> {
         match self.stage {
             Stage::Lines => self.line(),
             Stage::PayloadHead => self.payload_head(),
@@ -129,14 +129,14 @@ impl Intake {
         }
     }
 
-    fn line(&mut self) -> Result<Option<Part>, Nonsense> {
+    fn line(&mut self) -> Result<Option<Part>, MalformedStream> {
         // What a port says that speaks TLS has no lines, and is noticed by its first byte.
         let is_text = |byte: &u8| byte.is_ascii_graphic() || b"\r\n".contains(byte);
         if !self.buffer.first().is_none_or(is_text) {
-            return Err(Nonsense);
+            return Err(MalformedStream);
         }
         let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else {
-            return if self.buffer.len() > LINE_MAX { Err(Nonsense) } else { Ok(None) };
+            return if self.buffer.len() > LINE_MAX { Err(MalformedStream) } else { Ok(None) };
         };
         let mut line: Vec<u8> = self.buffer.drain(..=end).collect();
         line.pop();
@@ -146,7 +146,7 @@ impl Intake {
         Ok(Some(if line.is_empty() { Part::Newline } else { Part::Line(line) }))
     }
 
-    fn payload_head(&mut self) -> Result<Option<Part>, Nonsense> {
+    fn payload_head(&mut self) -> Result<Option<Part>, MalformedStream> {
         let line = match self.line()? {
             Some(Part::Line(line)) => line,
             other => return Ok(other),
@@ -154,12 +154,14 @@ impl Intake {
         if line.first() == Some(&b'-') {
             return Ok(Some(Part::PayloadRefused(line)));
         }
-        let size = line.strip_prefix(b"$").ok_or(Nonsense)?;
+        let size = line.strip_prefix(b"$").ok_or(MalformedStream)?;
         self.stage = match size.strip_prefix(b"EOF:") {
-            Some(mark) => Stage::PayloadByMark { mark: mark.try_into().map_err(|_| Nonsense)? },
+            Some(mark) => {
+                Stage::PayloadByMark { mark: mark.try_into().map_err(|_| MalformedStream)? }
+            }
             None => {
-                let left = store_resp::parse_integer(size).ok_or(Nonsense)?;
-                Stage::PayloadByLength { left: u64::try_from(left).map_err(|_| Nonsense)? }
+                let left = store_resp::parse_integer(size).ok_or(MalformedStream)?;
+                Stage::PayloadByLength { left: u64::try_from(left).map_err(|_| MalformedStream)? }
             }
         };
         Ok(Some(Part::PayloadBegins))
@@ -312,14 +314,14 @@ mod tests {
             let mut intake = Intake::new();
             intake.expect_payload();
             intake.push(head.as_bytes());
-            assert_eq!(intake.next_part(), Err(Nonsense), "{head:?}");
+            assert_eq!(intake.next_part(), Err(MalformedStream), "{head:?}");
         }
         let mut intake = Intake::new();
         intake.push(&[b'x'; LINE_MAX + 1]);
-        assert_eq!(intake.next_part(), Err(Nonsense), "a line without an end");
+        assert_eq!(intake.next_part(), Err(MalformedStream), "a line without an end");
         let mut intake = Intake::new();
         intake.push(b"\x15\x03\x01");
-        assert_eq!(intake.next_part(), Err(Nonsense), "the first bytes of an alert of TLS");
+        assert_eq!(intake.next_part(), Err(MalformedStream), "the first bytes of an alert of TLS");
     }
 
     #[test]

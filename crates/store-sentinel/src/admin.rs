@@ -6,10 +6,11 @@ use store_replica::{Moment, SessionId};
 use store_resp::{Protocol, ReplyWriter};
 
 use crate::config::{GroupConfiguration, check_name, script};
+use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::hello::address;
-use crate::links::Who;
+use crate::links::GroupMember;
 use crate::output::{DownQuestion, Output};
 use crate::sentinel::Sentinel;
 use crate::settings::{Globals, GroupSettings, Timing};
@@ -109,7 +110,7 @@ impl Sentinel {
                 self.start_failover(now, name).map_err(|refused| refused.to_string())?;
                 reply.ok();
             }
-            ("ckquorum", [name]) => reply.simple(&self.known(name)?.check_quorum()?),
+            ("ckquorum", [name]) => reply.simple(&self.known(name)?.check_quorum(&self.core)?),
             ("flushconfig", _) => {
                 self.core.mark_changed();
                 reply.ok();
@@ -120,7 +121,7 @@ impl Sentinel {
             }
             ("remove", [name]) => {
                 let group = self.known(name)?;
-                let text = group.describe(&Who::Primary);
+                let text = group.describe(&GroupMember::Primary);
                 self.core.tell(EventKind::ForgetPrimary, text);
                 self.remove(name);
                 reply.ok();
@@ -226,7 +227,7 @@ impl Sentinel {
         self.set_settings(name, settings);
         if let Some(group) = self.groups.get(name) {
             for text in told {
-                let text = format!("{} {text}", group.describe(&Who::Primary));
+                let text = format!("{} {text}", group.describe(&GroupMember::Primary));
                 group.tell(&mut self.core, EventKind::Set, text);
             }
         }
@@ -468,14 +469,18 @@ fn invalid(option: &str, value: &str) -> Refusal {
 
 impl Group {
     /// SENTINEL CKQUORUM.
-    fn check_quorum(&self) -> Result<String, Refusal> {
-        let usable = 1 + self.peers.values().filter(|it| it.instance.down_since.is_none()).count();
+    fn check_quorum(&self, core: &Core) -> Result<String, Refusal> {
+        let peers = self.peers.values().filter(|it| it.instance.down_since.is_none()).count();
+        let usable = peers + usize::from(!core.has_double());
         let voters = self.peers.len() + 1;
         let mut reasons = Vec::new();
         if usable < self.settings.quorum {
             reasons.push(
                 "Not enough available Sentinels to reach the specified quorum for this master",
             );
+        }
+        if core.has_double() {
+            reasons.push("This Sentinel does not vote, because another one has its id");
         }
         if usable < voters / 2 + 1 {
             reasons.push(

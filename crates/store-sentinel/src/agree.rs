@@ -7,7 +7,7 @@ use store_replica::{Address, Moment};
 use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
-use crate::links::{Asked, Who};
+use crate::links::{Asked, GroupMember};
 use crate::output::{DownAnswer, DownQuestion, Question, Vote};
 use crate::settings::RunId;
 
@@ -27,13 +27,16 @@ impl Group {
             (true, None) => {
                 self.down_agreed_since = Some(now);
                 let quorum = self.settings.quorum;
-                let text =
-                    format!("{} #quorum {}/{quorum}", self.describe(&Who::Primary), others + 1);
+                let text = format!(
+                    "{} #quorum {}/{quorum}",
+                    self.describe(&GroupMember::Primary),
+                    others + 1
+                );
                 self.tell(core, EventKind::ObjectivelyDown, text);
             }
             (false, Some(_)) => {
                 self.down_agreed_since = None;
-                self.tell(core, EventKind::ObjectivelyUp, self.describe(&Who::Primary));
+                self.tell(core, EventKind::ObjectivelyUp, self.describe(&GroupMember::Primary));
             }
             _ => {}
         }
@@ -58,8 +61,10 @@ impl Group {
             if !is_down || !is_due || !has_room {
                 continue;
             }
-            let target =
-                crate::links::Target { group: self.name.clone(), who: Who::Peer(id.clone()) };
+            let target = crate::links::Target {
+                group: self.name.clone(),
+                member: GroupMember::Peer(id.clone()),
+            };
             let asked = Asked::IsDown { address: question.address.clone() };
             let question = Question::IsDown(question.clone());
             if core.ask(peer.instance.commands, target, asked, question) {
@@ -93,7 +98,13 @@ impl Group {
         question: DownQuestion,
     ) -> DownAnswer {
         let is_down = self.primary.down_since.is_some() && !core.is_tilted;
-        let vote = question.candidate.and_then(|id| self.vote(now, core, question.epoch, id));
+        let candidate = question.candidate.filter(|id| {
+            core.believes(question.epoch, || match self.peers.get(id) {
+                Some(peer) => format!("the sentinel {id} at {}", peer.instance.address),
+                None => format!("a sentinel with the id {id}"),
+            })
+        });
+        let vote = candidate.and_then(|id| self.vote(now, core, question.epoch, id));
         DownAnswer { is_down, vote }
     }
 
@@ -109,6 +120,9 @@ impl Group {
     /// One vote per epoch, for whoever asks first; it is kept before it is told.
     fn vote(&mut self, now: Moment, core: &mut Core, epoch: u64, candidate: RunId) -> Option<Vote> {
         self.raise_epoch(core, epoch);
+        if core.has_double() {
+            return None;
+        }
         if self.leader_epoch < epoch && core.current_epoch <= epoch {
             self.leader_epoch = epoch;
             core.mark_changed();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use store_replica::{Address, Login};
 use store_resp::split_quoted;
 
+use crate::epoch;
 use crate::hello::address;
 use crate::settings::{Globals, GroupSettings, RunId};
 
@@ -144,7 +145,7 @@ impl Configuration {
     fn apply(&mut self, words: &[&str]) -> Result<(), &'static str> {
         match words {
             ["myid", id] => self.id = Some(RunId::parse(id.as_bytes()).ok_or("is no id")?),
-            ["current-epoch", epoch] => self.current_epoch = number(epoch)?,
+            ["current-epoch", epoch] => self.current_epoch = epoch::parse(epoch)?,
             [setting, value] if Globals::has(setting) => self.globals.apply(setting, value)?,
             [setting, name, values @ ..] => {
                 let group = self.groups.iter_mut().find(|group| group.name == *name);
@@ -343,8 +344,8 @@ impl GroupConfiguration {
             }
             ("notification-script", [path]) => settings.notification_script = script(path),
             ("client-reconfig-script", [path]) => settings.reconfig_script = script(path),
-            ("config-epoch", [value]) => self.config_epoch = number(value)?,
-            ("leader-epoch", [value]) => self.leader_epoch = number(value)?,
+            ("config-epoch", [value]) => self.config_epoch = epoch::parse(value)?,
+            ("leader-epoch", [value]) => self.leader_epoch = epoch::parse(value)?,
             ("known-replica" | "known-slave", [host, port]) => {
                 self.replicas.push(address(host, port).ok_or("needs a host and a port")?);
             }

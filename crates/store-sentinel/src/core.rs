@@ -1,9 +1,11 @@
 //! What all groups of a sentinel share: its name and epoch, its connections, its outputs.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use store_replica::{Address, Moment};
 
+use crate::epoch;
 use crate::event::{Event, EventKind};
 use crate::links::{Asked, Links, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{Output, Question};
@@ -35,8 +37,14 @@ pub(crate) struct Core {
     pub(crate) now: Moment,
     /// What an operator wants to see fail.
     pub(crate) simulated: Simulated,
-    /// Whether another sentinel was seen with this one's id, and the operator was told.
-    has_double: bool,
+    /// When another sentinel was last seen with this one's id.
+    double_seen_at: Option<Moment>,
+    /// When the operator was last told of another id that comes from two addresses.
+    told_of_double_at: Option<Moment>,
+    /// Under which addresses this one told others of itself, the latest last.
+    own_addresses: VecDeque<Address>,
+    /// When the operator was last told of an epoch that was refused.
+    told_of_epoch_at: Option<Moment>,
     pub(crate) saving: Saving,
     outputs: VecDeque<Output>,
 }
@@ -56,7 +64,10 @@ impl Core {
             names: BTreeMap::new(),
             now: Moment::default(),
             simulated: Simulated::default(),
-            has_double: false,
+            double_seen_at: None,
+            told_of_double_at: None,
+            own_addresses: VecDeque::new(),
+            told_of_epoch_at: None,
             saving: Saving::default(),
             outputs: VecDeque::new(),
         }
@@ -118,20 +129,79 @@ impl Core {
         Some(Address { host, port: self.globals.announce_port.unwrap_or(self.port) })
     }
 
+    /// Whether an epoch that another sentinel says leaves room for later ones. One that does not is
+    /// told to the operator; the other one repeats it with every hello.
+    pub(crate) fn believes(&mut self, epoch: u64, who: impl FnOnce() -> String) -> bool {
+        const TOLD_EVERY: Duration = Duration::from_secs(60);
+        if epoch::is_believed(self.current_epoch, epoch) {
+            return true;
+        }
+        let now = self.now;
+        if self.told_of_epoch_at.is_none_or(|at| now.since(at) >= TOLD_EVERY) {
+            self.told_of_epoch_at = Some(now);
+            self.push(Output::Advise(format!(
+                "{} says that the epoch is {epoch}. That leaves no room for later failovers, so it \
+                 is ignored. Stop that sentinel, replace all epochs in its file by those of \
+                 another sentinel's file, and start it again",
+                who()
+            )));
+        }
+        false
+    }
+
+    /// This sentinel tells others that it is at this address.
+    pub(crate) fn note_own_address(&mut self, address: &Address) {
+        /// Networks from which this sentinel is seen, and addresses that it had before.
+        const KEPT_MAX: usize = 32;
+        if !self.own_addresses.contains(address) {
+            self.own_addresses.push_back(address.clone());
+            if self.own_addresses.len() > KEPT_MAX {
+                self.own_addresses.pop_front();
+            }
+        }
+    }
+
     /// A hello with this sentinel's own id. Its own ones come back from the servers; one from
-    /// elsewhere is of a copy, and both may lead in one epoch, for their votes look the same.
+    /// elsewhere is of a copy.
     pub(crate) fn watch_for_double(&mut self, at: &Address) {
         let is_own = |slot: SlotId| self.own_address(slot).as_ref() == Some(at);
-        if self.has_double || self.links.all().any(is_own) {
+        if self.own_addresses.contains(at) || self.links.all().any(is_own) {
             return;
         }
-        self.has_double = true;
-        let id = &self.id;
-        self.push(Output::Advise(format!(
-            "another sentinel at {at} has the id {id} of this one, most likely from a copy of its \
-             file: stop one of them, remove the line `sentinel myid` from its file and start it \
-             again"
-        )));
+        let is_news = !self.has_double();
+        self.double_seen_at = Some(self.now);
+        if is_news {
+            let id = &self.id;
+            self.push(Output::Advise(format!(
+                "another sentinel at {at} has the id {id} of this one, most likely from a copy of \
+                 its file. Neither of them votes or leads a failover until this ends: stop one of \
+                 them, remove the line `sentinel myid` from its file and start it again"
+            )));
+        }
+    }
+
+    /// One id comes from two addresses in turn.
+    pub(crate) fn advise_on_alternation(&mut self, id: &RunId, places: [&Address; 2]) {
+        const TOLD_EVERY: Duration = Duration::from_secs(60);
+        let now = self.now;
+        if self.told_of_double_at.is_none_or(|at| now.since(at) >= TOLD_EVERY) {
+            self.told_of_double_at = Some(now);
+            let [one, other] = places;
+            self.push(Output::Advise(format!(
+                "sentinels at {one} and at {other} have the id {id}; they count as one. If they \
+                 are two, stop one of them, remove the line `sentinel myid` from its file and start \
+                 it again. If it is one with two addresses, set `sentinel announce-ip` there"
+            )));
+        }
+    }
+
+    /// Whether another sentinel with this one's id was seen lately. Nobody can tell their votes
+    /// apart: both would lead in one epoch, or elect two others in one epoch.
+    pub(crate) fn has_double(&self) -> bool {
+        /// Two that are cut off from each other must not vote as soon as they are. It is longer
+        /// than most take to hold a primary for down and to elect somebody.
+        const REMEMBERED_FOR: Duration = Duration::from_secs(180);
+        self.double_seen_at.is_some_and(|at| self.now.since(at) < REMEMBERED_FOR)
     }
 
     /// As others are told of an address: by name only if that is wanted.

@@ -8,7 +8,7 @@ use crate::failover::FailoverStep;
 use crate::group::Group;
 use crate::info::ReportedRole;
 use crate::instance::{Instance, Peer, Reconfiguration};
-use crate::links::Who;
+use crate::links::GroupMember;
 
 /// The fields of one instance, in order.
 type Fields = Vec<(&'static str, String)>;
@@ -16,7 +16,7 @@ type Fields = Vec<(&'static str, String)>;
 impl Group {
     /// Its primary.
     pub(crate) fn write_primary(&self, now: Moment, core: &Core, reply: &mut ReplyWriter) {
-        let mut fields = self.fields(now, core, &Who::Primary, &self.primary);
+        let mut fields = self.fields(now, core, &GroupMember::Primary, &self.primary);
         let settings = &self.settings;
         fields.extend([
             ("config-epoch", self.config_epoch.to_string()),
@@ -39,8 +39,8 @@ impl Group {
     pub(crate) fn write_replicas(&self, now: Moment, core: &Core, reply: &mut ReplyWriter) {
         reply.array(self.replicas.len());
         for (address, replica) in &self.replicas {
-            let who = Who::Replica(address.clone());
-            let mut fields = self.fields(now, core, &who, replica);
+            let member = GroupMember::Replica(address.clone());
+            let mut fields = self.fields(now, core, &member, replica);
             let report = &replica.known.report;
             let primary = report.primary.as_ref();
             let status = if report.is_link_up { "ok" } else { "err" };
@@ -62,7 +62,7 @@ impl Group {
         reply.array(self.peers.len());
         for (id, peer) in &self.peers {
             let Peer { instance, heard_at, vote, .. } = peer;
-            let mut fields = self.fields(now, core, &Who::Peer(id.clone()), instance);
+            let mut fields = self.fields(now, core, &GroupMember::Peer(id.clone()), instance);
             let leader = vote.as_ref().map_or("?", |vote| vote.leader.as_str());
             let epoch = vote.as_ref().map_or(0, |vote| vote.epoch);
             fields.extend([
@@ -75,14 +75,20 @@ impl Group {
     }
 
     /// What all kinds have.
-    fn fields(&self, now: Moment, core: &Core, who: &Who, instance: &Instance) -> Fields {
+    fn fields(
+        &self,
+        now: Moment,
+        core: &Core,
+        member: &GroupMember,
+        instance: &Instance,
+    ) -> Fields {
         let slot = core.links.get(instance.commands);
         let ago = |at: Moment| now.since(at).as_millis().to_string();
         let since = |at: Option<Moment>| at.map_or("0".to_owned(), ago);
-        let (name, run_id) = match who {
-            Who::Primary => (self.name.to_string(), instance.known.report.run_id.clone()),
-            Who::Replica(at) => (at.to_string(), instance.known.report.run_id.clone()),
-            Who::Peer(id) => (id.to_string(), Some(id.to_string())),
+        let (name, run_id) = match member {
+            GroupMember::Primary => (self.name.to_string(), instance.known.report.run_id.clone()),
+            GroupMember::Replica(at) => (at.to_string(), instance.known.report.run_id.clone()),
+            GroupMember::Peer(id) => (id.to_string(), Some(id.to_string())),
         };
         let address = core.announced(&instance.address);
         let mut fields = vec![
@@ -90,11 +96,11 @@ impl Group {
             ("ip", address.host),
             ("port", address.port.to_string()),
             ("runid", run_id.unwrap_or_default()),
-            ("flags", self.flags(core, who, instance)),
+            ("flags", self.flags(core, member, instance)),
             ("link-pending-commands", slot.pending.len().to_string()),
             ("link-refcount", core.links.users(instance.commands).to_string()),
         ];
-        if let (Who::Primary, Some(step)) = (who, self.failover_step()) {
+        if let (GroupMember::Primary, Some(step)) = (member, self.failover_step()) {
             fields.push(("failover-state", step.name().to_owned()));
         }
         fields.extend([
@@ -105,35 +111,35 @@ impl Group {
         if let Some(at) = instance.down_since {
             fields.push(("s-down-time", ago(at)));
         }
-        if let (Who::Primary, Some(at)) = (who, self.down_agreed_since) {
+        if let (GroupMember::Primary, Some(at)) = (member, self.down_agreed_since) {
             fields.push(("o-down-time", ago(at)));
         }
         fields.push(("down-after-milliseconds", self.settings.down_after.as_millis().to_string()));
         if instance.hellos.is_some() {
             fields.extend([
                 ("info-refresh", since(instance.known.asked_at)),
-                ("role-reported", role_reported(who, instance).to_owned()),
+                ("role-reported", role_reported(member, instance).to_owned()),
                 ("role-reported-time", ago(instance.known.role_since)),
             ]);
         }
         fields
     }
 
-    fn flags(&self, core: &Core, who: &Who, instance: &Instance) -> String {
-        let is_primary = *who == Who::Primary;
-        let says_down = match who {
-            Who::Peer(id) => self.peers.get(id).is_some_and(|peer| peer.says_down),
+    fn flags(&self, core: &Core, member: &GroupMember, instance: &Instance) -> String {
+        let is_primary = *member == GroupMember::Primary;
+        let says_down = match member {
+            GroupMember::Peer(id) => self.peers.get(id).is_some_and(|peer| peer.says_down),
             _ => false,
         };
-        let is_promoted = match (who, self.failover_step()) {
-            (Who::Replica(at), Some(step)) => step.promoted() == Some(at),
+        let is_promoted = match (member, self.failover_step()) {
+            (GroupMember::Replica(at), Some(step)) => step.promoted() == Some(at),
             _ => false,
         };
         let reconfiguration = instance.reconfiguration;
-        let kind = match who {
-            Who::Primary => "master",
-            Who::Replica(_) => "slave",
-            Who::Peer(_) => "sentinel",
+        let kind = match member {
+            GroupMember::Primary => "master",
+            GroupMember::Replica(_) => "slave",
+            GroupMember::Peer(_) => "sentinel",
         };
         let is_sent = matches!(reconfiguration, Reconfiguration::Sent { .. });
         let flags = [
@@ -200,9 +206,9 @@ impl FailoverStep {
 }
 
 /// A server that has not said yet is what it is held for.
-fn role_reported(who: &Who, instance: &Instance) -> &'static str {
-    match (instance.known.report.role, who) {
-        (Some(ReportedRole::Primary), _) | (None, Who::Primary) => "master",
+fn role_reported(member: &GroupMember, instance: &Instance) -> &'static str {
+    match (instance.known.report.role, member) {
+        (Some(ReportedRole::Primary), _) | (None, GroupMember::Primary) => "master",
         _ => "slave",
     }
 }

@@ -1,5 +1,7 @@
 //! What INFO and hellos teach: replicas, sentinels, roles, and newer configurations.
 
+use std::time::Duration;
+
 use store_replica::{Address, Moment};
 
 use crate::core::Core;
@@ -9,9 +11,12 @@ use crate::group::{Group, PEERS_MAX};
 use crate::hello::Hello;
 use crate::info::{Report, ReportedRole};
 use crate::instance::{Instance, Peer, Reconfiguration};
-use crate::links::Who;
+use crate::links::GroupMember;
 use crate::output::Output;
 use crate::settings::RunId;
+
+/// A sentinel that is back where it was so soon has not moved: there are two.
+const BACK_WITHIN: Duration = Duration::from_secs(60);
 
 impl Group {
     /// A report that was asked for at `asked_at`.
@@ -20,33 +25,37 @@ impl Group {
         now: Moment,
         core: &mut Core,
         asked_at: Moment,
-        who: &Who,
+        member: &GroupMember,
         report: Report,
     ) {
-        let instance = match who {
-            Who::Primary => &mut self.primary,
-            Who::Replica(address) => match self.replicas.get_mut(address) {
+        let instance = match member {
+            GroupMember::Primary => &mut self.primary,
+            GroupMember::Replica(address) => match self.replicas.get_mut(address) {
                 Some(replica) => replica,
                 None => return,
             },
-            Who::Peer(_) => return,
+            GroupMember::Peer(_) => return,
         };
-        let is_primary = *who == Who::Primary;
+        let is_primary = *member == GroupMember::Primary;
         let changes = learn(now, asked_at, instance, &report, is_primary);
         for kind in changes {
-            self.tell(core, kind, self.describe(who));
+            self.tell(core, kind, self.describe(member));
         }
         if is_primary {
             self.advise_on_role(core, &report);
             for address in report.replicas {
                 if self.add_replica(now, core, address.clone()) {
                     core.mark_changed();
-                    self.tell(core, EventKind::FoundReplica, self.describe(&Who::Replica(address)));
+                    self.tell(
+                        core,
+                        EventKind::FoundReplica,
+                        self.describe(&GroupMember::Replica(address)),
+                    );
                 }
             }
         }
         // Time stood still: nothing is done until enough has been seen again.
-        if let Who::Replica(address) = who
+        if let GroupMember::Replica(address) = member
             && !core.is_tilted
         {
             self.correct_replica(now, core, address.clone());
@@ -68,13 +77,13 @@ impl Group {
     }
 
     /// Keeps what a server answered to INFO, for whoever asks this sentinel.
-    pub(crate) fn keep_info(&mut self, who: &Who, text: &[u8]) {
+    pub(crate) fn keep_info(&mut self, member: &GroupMember, text: &[u8]) {
         /// Longer answers are cut: nobody but an operator reads them.
         const KEPT_MAX: usize = 64 * 1024;
-        let instance = match who {
-            Who::Primary => Some(&mut self.primary),
-            Who::Replica(address) => self.replicas.get_mut(address),
-            Who::Peer(_) => None,
+        let instance = match member {
+            GroupMember::Primary => Some(&mut self.primary),
+            GroupMember::Replica(address) => self.replicas.get_mut(address),
+            GroupMember::Peer(_) => None,
         };
         if let Some(instance) = instance {
             let text = &text[..text.len().min(KEPT_MAX)];
@@ -141,7 +150,7 @@ impl Group {
     fn correct(&mut self, core: &mut Core, address: &Address, kind: EventKind) {
         let primary = self.primary.address.clone();
         if self.tell_to_follow(core, address, Some(primary)) {
-            self.tell(core, kind, self.describe(&Who::Replica(address.clone())));
+            self.tell(core, kind, self.describe(&GroupMember::Replica(address.clone())));
         }
     }
 
@@ -163,7 +172,7 @@ impl Group {
             kinds.push(EventKind::ReconfigureDone);
         }
         for kind in kinds {
-            self.tell(core, kind, self.describe(&Who::Replica(address.clone())));
+            self.tell(core, kind, self.describe(&GroupMember::Replica(address.clone())));
         }
     }
 
@@ -182,6 +191,33 @@ impl Group {
             core.mark_changed();
         }
         is_new
+    }
+
+    /// A sentinel that is known under this id is at this address now. Whether it has moved.
+    pub(crate) fn move_peer(
+        &mut self,
+        now: Moment,
+        core: &mut Core,
+        id: &RunId,
+        address: &Address,
+    ) -> bool {
+        let Some(peer) = self.peers.get(id).filter(|peer| peer.instance.address != *address) else {
+            return false;
+        };
+        let (from, before) = (peer.instance.address.clone(), peer.moved_from.clone());
+        let Address { host, port } = address;
+        let text =
+            format!("{} ip {host} port {port}", self.describe(&GroupMember::Peer(id.clone())));
+        self.remove_peer(core, id);
+        self.add_peer(now, core, id, address);
+        if before.is_some_and(|(place, at)| place == *address && now.since(at) < BACK_WITHIN) {
+            core.advise_on_alternation(id, [&from, address]);
+        }
+        if let Some(peer) = self.peers.get_mut(id) {
+            peer.moved_from = Some((from, now));
+        }
+        self.tell(core, EventKind::SentinelAddressSwitch, text);
+        true
     }
 
     pub(crate) fn remove_peer(&mut self, core: &mut Core, id: &RunId) {
@@ -203,7 +239,11 @@ impl Group {
             self.failover = self.failover.take().filter(|f| f.epoch > hello.config_epoch);
             return;
         }
-        self.tell(core, EventKind::ConfigUpdateFrom, self.describe(&Who::Peer(hello.id.clone())));
+        self.tell(
+            core,
+            EventKind::ConfigUpdateFrom,
+            self.describe(&GroupMember::Peer(hello.id.clone())),
+        );
         self.run_reconfig_script(core, ScriptRole::Observer, &hello.primary);
         self.switch_to(now, core, hello.primary.clone());
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use store_replica::{Address, Moment};
 
 use crate::core::Core;
+use crate::epoch;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::instance::Reconfiguration;
-use crate::links::{Asked, Target, Who};
+use crate::links::{Asked, GroupMember, Target};
 use crate::output::{Output, Question};
 
 /// How far a failover is.
@@ -59,6 +60,12 @@ pub enum FailoverRefused {
     /// Nobody could take over.
     #[error("NOGOODSLAVE No suitable replica to promote")]
     NoGoodReplica,
+    /// The epochs are used up.
+    #[error(
+        "NOEPOCH No epoch is left for a failover. Stop all sentinels, set all epochs in their \
+         files to 0 and start them again"
+    )]
+    NoEpoch,
 }
 
 /// What this sentinel had to do with a failover, as scripts are told.
@@ -103,8 +110,15 @@ impl Group {
         let rest = self.settings.failover_timeout * 2;
         let is_early = self.tried_at.is_some_and(|at| now.since(at) < rest);
         let is_needed = self.down_agreed_since.is_some() && self.failover.is_none();
-        if is_needed && !is_early {
-            self.start_failover(now, core, false);
+        let is_early = is_early || core.has_double();
+        if is_needed
+            && !is_early
+            && let Err(refused) = self.start_failover(now, core, false)
+        {
+            // Not with every tick.
+            self.tried_at = Some(now);
+            let name = &self.name;
+            core.push(Output::Advise(format!("nobody can replace {name}: {refused}")));
         }
     }
 
@@ -118,20 +132,25 @@ impl Group {
             return Err(FailoverRefused::Running);
         }
         self.choose_replica(now, core).ok_or(FailoverRefused::NoGoodReplica)?;
-        self.start_failover(now, core, true);
-        Ok(())
+        self.start_failover(now, core, true)
     }
 
-    fn start_failover(&mut self, now: Moment, core: &mut Core, is_forced: bool) {
-        let Some(epoch) = core.current_epoch.checked_add(1) else { return };
+    fn start_failover(
+        &mut self,
+        now: Moment,
+        core: &mut Core,
+        is_forced: bool,
+    ) -> Result<(), FailoverRefused> {
+        let epoch = epoch::after(core.current_epoch).ok_or(FailoverRefused::NoEpoch)?;
         self.raise_epoch(core, epoch);
-        self.tell(core, EventKind::TryFailover, self.describe(&Who::Primary));
+        self.tell(core, EventKind::TryFailover, self.describe(&GroupMember::Primary));
         let started_at = now + core.draw.span(core.timing.desync_max);
         self.tried_at = Some(started_at);
         let step = FailoverStep::WaitStart;
         self.failover = Some(Failover { step, epoch, started_at, changed_at: now, is_forced });
         // Everybody is asked for a vote as soon as the file has the epoch.
         self.peers.values_mut().for_each(|peer| peer.asked_at = None);
+        Ok(())
     }
 
     /// One step, when it can be taken.
@@ -159,33 +178,35 @@ impl Group {
     }
 
     fn abort_failover(&mut self, core: &mut Core, why: EventKind) {
-        self.tell(core, why, self.describe(&Who::Primary));
+        self.tell(core, why, self.describe(&GroupMember::Primary));
         self.failover = None;
     }
 
     fn wait_for_votes(&mut self, now: Moment, core: &mut Core) {
         let Some(failover) = self.failover.clone() else { return };
         let leader = self.find_leader(now, core, failover.epoch);
-        if leader.as_ref() != Some(&core.id) && !failover.is_forced {
+        // Votes for a copy of this sentinel look like votes for this one.
+        let is_elected = leader.as_ref() == Some(&core.id) && !core.has_double();
+        if !is_elected && !failover.is_forced {
             let wait_max = core.timing.election_max.min(self.settings.failover_timeout);
             if now.since(failover.started_at) > wait_max {
                 self.abort_failover(core, EventKind::NotElected);
             }
             return;
         }
-        self.tell(core, EventKind::ElectedLeader, self.describe(&Who::Primary));
+        self.tell(core, EventKind::ElectedLeader, self.describe(&GroupMember::Primary));
         if core.simulated.crash_after_election {
             core.push_when_saved(Output::Crash);
         }
         self.advance(now, FailoverStep::SelectReplica);
-        self.tell(core, EventKind::SelectReplica, self.describe(&Who::Primary));
+        self.tell(core, EventKind::SelectReplica, self.describe(&GroupMember::Primary));
     }
 
     fn select_replica(&mut self, now: Moment, core: &mut Core) {
         let Some(to) = self.choose_replica(now, core) else {
             return self.abort_failover(core, EventKind::NoGoodReplica);
         };
-        let text = self.describe(&Who::Replica(to.clone()));
+        let text = self.describe(&GroupMember::Replica(to.clone()));
         self.tell(core, EventKind::SelectedReplica, text.clone());
         self.tell(core, EventKind::SendPromotion, text);
         for replica in self.replicas.values_mut() {
@@ -196,7 +217,11 @@ impl Group {
 
     fn send_promotion(&mut self, now: Moment, core: &mut Core, to: Address, is_late: bool) {
         if self.tell_to_follow(core, &to, None) {
-            self.tell(core, EventKind::WaitPromotion, self.describe(&Who::Replica(to.clone())));
+            self.tell(
+                core,
+                EventKind::WaitPromotion,
+                self.describe(&GroupMember::Replica(to.clone())),
+            );
             self.advance(now, FailoverStep::WaitPromotion { to });
         } else if is_late {
             self.abort_failover(core, EventKind::PromotionTimedOut);
@@ -211,8 +236,12 @@ impl Group {
         if core.simulated.crash_after_promotion {
             core.push_when_saved(Output::Crash);
         }
-        self.tell(core, EventKind::PromotedReplica, self.describe(&Who::Replica(to.clone())));
-        self.tell(core, EventKind::ReconfigureReplicas, self.describe(&Who::Primary));
+        self.tell(
+            core,
+            EventKind::PromotedReplica,
+            self.describe(&GroupMember::Replica(to.clone())),
+        );
+        self.tell(core, EventKind::ReconfigureReplicas, self.describe(&GroupMember::Primary));
         self.run_reconfig_script(core, ScriptRole::Leader, &to);
         self.advance(now, FailoverStep::Reconfigure { to });
         self.hurry_hellos();
@@ -243,10 +272,10 @@ impl Group {
             return;
         }
         if !is_finished {
-            self.tell(core, EventKind::FailoverEndForTimeout, self.describe(&Who::Primary));
+            self.tell(core, EventKind::FailoverEndForTimeout, self.describe(&GroupMember::Primary));
             self.reconfigure_the_rest(core, to);
         }
-        self.tell(core, EventKind::FailoverEnd, self.describe(&Who::Primary));
+        self.tell(core, EventKind::FailoverEnd, self.describe(&GroupMember::Primary));
         self.advance(now, FailoverStep::UpdateConfig { to: to.clone() });
     }
 
@@ -266,7 +295,11 @@ impl Group {
             }
         }
         for address in timed_out {
-            self.tell(core, EventKind::ReconfigureTimedOut, self.describe(&Who::Replica(address)));
+            self.tell(
+                core,
+                EventKind::ReconfigureTimedOut,
+                self.describe(&GroupMember::Replica(address)),
+            );
         }
         for address in self.waiting_replicas(to) {
             if running >= self.settings.parallel_syncs {
@@ -274,7 +307,7 @@ impl Group {
             }
             if self.tell_to_follow(core, &address, Some(to.clone())) {
                 running += 1;
-                let text = self.describe(&Who::Replica(address.clone()));
+                let text = self.describe(&GroupMember::Replica(address.clone()));
                 self.tell(core, EventKind::ReconfigureSent, text);
                 if let Some(replica) = self.replicas.get_mut(&address) {
                     replica.reconfiguration = Reconfiguration::Sent { at: now };
@@ -297,7 +330,7 @@ impl Group {
                 self.tell(
                     core,
                     EventKind::ReconfigureSentLate,
-                    self.describe(&Who::Replica(address)),
+                    self.describe(&GroupMember::Replica(address)),
                 );
             }
         }
@@ -311,7 +344,8 @@ impl Group {
         primary: Option<Address>,
     ) -> bool {
         let Some(replica) = self.replicas.get(address) else { return false };
-        let target = Target { group: self.name.clone(), who: Who::Replica(address.clone()) };
+        let target =
+            Target { group: self.name.clone(), member: GroupMember::Replica(address.clone()) };
         let has_room = core.links.get(replica.commands).has_room();
         has_room && {
             let primary = primary.map(|primary| core.announced(&primary));

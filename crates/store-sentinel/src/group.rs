@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::event::{EventKind, Level};
 use crate::failover::{Failover, FailoverStep};
 use crate::instance::{Instance, Peer};
-use crate::links::{Target, Who};
+use crate::links::{GroupMember, Target};
 use crate::settings::{GroupSettings, RunId};
 
 /// Replicas and sentinels of one group that are remembered, at most: both are hearsay.
@@ -66,7 +66,8 @@ impl Group {
                 group.peers.insert(id.clone(), Peer::new(now, core, id, address));
             }
         }
-        let text = format!("{} quorum {}", group.describe(&Who::Primary), group.settings.quorum);
+        let text =
+            format!("{} quorum {}", group.describe(&GroupMember::Primary), group.settings.quorum);
         group.tell(core, EventKind::Monitor, text);
         group
     }
@@ -138,8 +139,8 @@ impl Group {
         self.peers.keys()
     }
 
-    pub(crate) fn target(&self, who: Who) -> Target {
-        Target { group: Arc::clone(&self.name), who }
+    pub(crate) fn target(&self, member: GroupMember) -> Target {
+        Target { group: Arc::clone(&self.name), member }
     }
 
     pub(crate) fn add_replica(&mut self, now: Moment, core: &mut Core, address: Address) -> bool {
@@ -181,7 +182,7 @@ impl Group {
         self.tell(core, EventKind::SwitchPrimary, text);
         let replicas: Vec<Address> = self.replicas.keys().cloned().collect();
         for replica in replicas {
-            self.tell(core, EventKind::FoundReplica, self.describe(&Who::Replica(replica)));
+            self.tell(core, EventKind::FoundReplica, self.describe(&GroupMember::Replica(replica)));
         }
     }
 
@@ -193,7 +194,7 @@ impl Group {
         self.primary = Instance::server(now, core, address, self.settings.access());
         (self.failover, self.down_agreed_since, self.tried_at) = (None, None, None);
         core.mark_changed();
-        self.tell(core, EventKind::ResetPrimary, self.describe(&Who::Primary));
+        self.tell(core, EventKind::ResetPrimary, self.describe(&GroupMember::Primary));
     }
 
     /// The servers are logged in at anew, and called by their names for commands.
@@ -222,14 +223,14 @@ impl Group {
     }
 
     /// `<type> <name> <ip> <port>[ @ <master> <ip> <port>]`
-    pub(crate) fn describe(&self, who: &Who) -> String {
+    pub(crate) fn describe(&self, member: &GroupMember) -> String {
         let Address { host, port } = &self.primary.address;
-        match who {
-            Who::Primary => format!("master {} {host} {port}", self.name),
-            Who::Replica(at) => {
+        match member {
+            GroupMember::Primary => format!("master {} {host} {port}", self.name),
+            GroupMember::Replica(at) => {
                 format!("slave {at} {} {} @ {} {host} {port}", at.host, at.port, self.name)
             }
-            Who::Peer(id) => {
+            GroupMember::Peer(id) => {
                 let at = self.peers.get(id).map(|peer| &peer.instance.address);
                 let at = at.map_or_else(String::new, |at| format!("{} {}", at.host, at.port));
                 format!("sentinel {id} {at} @ {} {host} {port}", self.name)

@@ -118,6 +118,8 @@ pub(crate) struct Peer {
     pub(crate) answered_at: Option<Moment>,
     /// When its last hello came.
     pub(crate) heard_at: Moment,
+    /// Where it was before, and when it moved.
+    pub(crate) moved_from: Option<(Address, Moment)>,
     pub(crate) says_down: bool,
     pub(crate) vote: Option<Vote>,
 }
@@ -132,6 +134,7 @@ impl Peer {
             asked_at: None,
             answered_at: None,
             heard_at: now,
+            moved_from: None,
             says_down: false,
             vote: None,
         }

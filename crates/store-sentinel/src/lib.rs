@@ -28,6 +28,7 @@ mod config;
 mod core;
 mod describe;
 mod discover;
+mod epoch;
 mod event;
 mod failover;
 mod group;

@@ -15,9 +15,9 @@ pub struct LinkId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SlotId(u64);
 
-/// Whom a question is about.
+/// One of a group: what a question is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum GroupMember {
     Primary,
     Replica(Address),
     Peer(RunId),
@@ -27,7 +27,7 @@ pub(crate) enum Who {
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) group: Arc<str>,
-    pub(crate) who: Who,
+    pub(crate) member: GroupMember,
 }
 
 /// What an answer will be an answer to.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use store_replica::{Address, Moment, SessionId};
 use store_resp::Reply;
 
-use crate::config::Configuration;
+use crate::config::{Configuration, GroupConfiguration};
 use crate::core::Core;
 use crate::event::EventKind;
 use crate::failover::FailoverRefused;
 use crate::group::Group;
 use crate::hello::Hello;
 use crate::info::Report;
-use crate::links::{Asked, LinkId, Pending, SlotId, SlotKind, SlotState, Target, Who};
+use crate::links::{Asked, GroupMember, LinkId, Pending, SlotId, SlotKind, SlotState, Target};
 use crate::output::{DownAnswer, DownQuestion, Output, Question};
 use crate::saving::FileOutcome;
 use crate::scripts::{ScriptEnd, ScriptId};
@@ -55,7 +55,11 @@ impl Sentinel {
         let mut core = Core::new(configuration.id.unwrap_or(id), timing, draw);
         core.port = configuration.port;
         core.globals = configuration.globals;
-        core.current_epoch = configuration.current_epoch;
+        // No failover of an epoch that a vote or a configuration of the file has gone beyond would
+        // be believed by anybody.
+        let of_group = |group: &GroupConfiguration| group.config_epoch.max(group.leader_epoch);
+        let of_groups = configuration.groups.iter().map(of_group).max().unwrap_or(0);
+        core.current_epoch = configuration.current_epoch.max(of_groups);
         if !is_named {
             // A name that others have heard must be the same after a restart.
             core.mark_changed();
@@ -255,14 +259,14 @@ impl Sentinel {
                 };
                 let report = Report::parse(&String::from_utf8_lossy(text));
                 if let Some(group) = self.groups.get_mut(&*target.group) {
-                    group.take_report(now, &mut self.core, at, &target.who, report);
-                    group.keep_info(&target.who, text);
+                    group.take_report(now, &mut self.core, at, &target.member, report);
+                    group.keep_info(&target.member, text);
                 }
             }
             Asked::IsDown { address } => {
                 let group = self.groups.get_mut(&*target.group);
-                if let (Some(group), Some(answer), Who::Peer(peer)) =
-                    (group, DownAnswer::parse(reply), &target.who)
+                if let (Some(group), Some(answer), GroupMember::Peer(peer)) =
+                    (group, DownAnswer::parse(reply), &target.member)
                 {
                     group.take_answer(now, peer, &address, answer);
                 }
@@ -287,13 +291,13 @@ impl Sentinel {
             slot.waiting_since = None;
         }
         let Some(group) = self.groups.get_mut(&*target.group) else { return };
-        let instance = match &target.who {
-            Who::Primary => &mut group.primary,
-            Who::Replica(address) => match group.replicas.get_mut(address) {
+        let instance = match &target.member {
+            GroupMember::Primary => &mut group.primary,
+            GroupMember::Replica(address) => match group.replicas.get_mut(address) {
                 Some(replica) => replica,
                 None => return,
             },
-            Who::Peer(_) => return,
+            GroupMember::Peer(_) => return,
         };
         if reply == &Reply::Simple("PONG".to_owned()) {
             instance.rebooted_at = None;
@@ -330,9 +334,15 @@ impl Sentinel {
             return;
         }
         self.meet(now, &hello);
+        // A configuration's epoch counts as well: the next failover must be beyond it.
+        let epoch = hello.current_epoch.max(hello.config_epoch);
+        let who = || format!("the sentinel {} at {}", hello.id, hello.address);
+        if !self.core.believes(epoch, who) {
+            return;
+        }
         let group = self.groups.get_mut(&hello.group);
         if let Some(group) = &group {
-            group.raise_epoch(&mut self.core, hello.current_epoch);
+            group.raise_epoch(&mut self.core, epoch);
         }
         // One that could not be remembered is not believed either.
         if let Some(group) = group.filter(|group| group.peers.contains_key(&hello.id)) {
@@ -348,31 +358,19 @@ impl Sentinel {
         let Hello { id, address, group: name, .. } = hello;
         let mut is_moved = false;
         for group in self.groups.values_mut() {
-            let known = group.peers.get(id).map(|peer| peer.instance.address.clone());
-            if known.is_some_and(|known| known != *address) {
-                let text = format!(
-                    "{} ip {} port {}",
-                    group.describe(&Who::Peer(id.clone())),
-                    address.host,
-                    address.port
-                );
-                group.remove_peer(&mut self.core, id);
-                group.add_peer(now, &mut self.core, id, address);
-                group.tell(&mut self.core, EventKind::SentinelAddressSwitch, text);
-                is_moved = true;
-            }
+            is_moved |= group.move_peer(now, &mut self.core, id, address);
             let is_ghost =
                 |peer: &&RunId| *peer != id && group.peers[*peer].instance.address == *address;
             let ghosts: Vec<RunId> = group.peers.keys().filter(is_ghost).cloned().collect();
             for ghost in ghosts {
-                let text = group.describe(&Who::Peer(ghost.clone()));
+                let text = group.describe(&GroupMember::Peer(ghost.clone()));
                 group.tell(&mut self.core, EventKind::SentinelInvalidAddress, text);
                 group.remove_peer(&mut self.core, &ghost);
             }
         }
         let Some(group) = self.groups.get_mut(name).filter(|_| !is_moved) else { return };
         if group.add_peer(now, &mut self.core, id, address) {
-            let text = group.describe(&Who::Peer(id.clone()));
+            let text = group.describe(&GroupMember::Peer(id.clone()));
             group.tell(&mut self.core, EventKind::FoundSentinel, text);
         }
     }
@@ -466,15 +464,15 @@ impl Sentinel {
         let of_group = |group: &Group| {
             let is_own = |slots: [Option<SlotId>; 2]| slots.contains(&Some(id));
             if is_own([Some(group.primary.commands), group.primary.hellos]) {
-                return Some(group.target(Who::Primary));
+                return Some(group.target(GroupMember::Primary));
             }
             let mut replicas = group.replicas.iter();
             let replica = replicas.find(|(_, r)| is_own([Some(r.commands), r.hellos]));
             if let Some((address, _)) = replica {
-                return Some(group.target(Who::Replica(address.clone())));
+                return Some(group.target(GroupMember::Replica(address.clone())));
             }
             let peer = group.peers.iter().find(|(_, peer)| peer.instance.commands == id);
-            peer.map(|(id, _)| group.target(Who::Peer(id.clone())))
+            peer.map(|(id, _)| group.target(GroupMember::Peer(id.clone())))
         };
         self.groups.values().find_map(of_group)
     }

@@ -11,7 +11,7 @@ use crate::group::Group;
 use crate::hello::Hello;
 use crate::info::ReportedRole;
 use crate::instance::Instance;
-use crate::links::{Asked, SlotId, Target, Who};
+use crate::links::{Asked, GroupMember, SlotId, Target};
 use crate::output::{Output, Question};
 
 /// What one round of questions needs to know about its group.
@@ -36,7 +36,7 @@ impl Group {
             group: &self.name,
             configuration: (&address, self.config_epoch),
         };
-        touch(now, core, &mut self.primary, &cadence, || Who::Primary);
+        touch(now, core, &mut self.primary, &cadence, || GroupMember::Primary);
         for (address, replica) in &mut self.replicas {
             let is_cut_off = !replica.known.report.is_link_up
                 && replica.known.report.role == Some(ReportedRole::Replica);
@@ -44,10 +44,10 @@ impl Group {
                 true => core.timing.info_every_in_trouble,
                 false => core.timing.info_every,
             };
-            touch(now, core, replica, &cadence, || Who::Replica(address.clone()));
+            touch(now, core, replica, &cadence, || GroupMember::Replica(address.clone()));
         }
         for (id, peer) in &mut self.peers {
-            touch(now, core, &mut peer.instance, &cadence, || Who::Peer(id.clone()));
+            touch(now, core, &mut peer.instance, &cadence, || GroupMember::Peer(id.clone()));
         }
     }
 
@@ -56,18 +56,20 @@ impl Group {
         let down_after = self.settings.down_after;
         let mut changes = Vec::new();
         let strange = self.is_primary_strange(now, core);
-        changes.extend(check(now, core, &mut self.primary, down_after, strange, || Who::Primary));
+        changes.extend(check(now, core, &mut self.primary, down_after, strange, || {
+            GroupMember::Primary
+        }));
         for (address, replica) in &mut self.replicas {
-            let who = || Who::Replica(address.clone());
-            changes.extend(check(now, core, replica, down_after, false, who));
+            let member = || GroupMember::Replica(address.clone());
+            changes.extend(check(now, core, replica, down_after, false, member));
         }
         for (id, peer) in &mut self.peers {
-            let who = || Who::Peer(id.clone());
-            changes.extend(check(now, core, &mut peer.instance, down_after, false, who));
+            let member = || GroupMember::Peer(id.clone());
+            changes.extend(check(now, core, &mut peer.instance, down_after, false, member));
         }
-        for (kind, who) in changes {
-            self.tell(core, kind, self.describe(&who));
-            if (kind, &who) == (EventKind::SubjectivelyDown, &Who::Primary) {
+        for (kind, member) in changes {
+            self.tell(core, kind, self.describe(&member));
+            if (kind, &member) == (EventKind::SubjectivelyDown, &GroupMember::Primary) {
                 self.advise_on_quorum(core);
             }
         }
@@ -104,7 +106,7 @@ fn touch(
     core: &mut Core,
     instance: &mut Instance,
     cadence: &Cadence<'_>,
-    who: impl Fn() -> Who,
+    member: impl Fn() -> GroupMember,
 ) {
     core.reconnect(now, instance.commands);
     if let Some(hellos) = instance.hellos {
@@ -120,7 +122,7 @@ fn touch(
         && !slot.is_info_pending
         && instance.report_age(now).is_none_or(|age| age > cadence.info_every);
     let is_hello_due = instance.hello_at.is_none_or(|at| now.since(at) > core.timing.hello_every);
-    let target = || Target { group: Arc::clone(cadence.group), who: who() };
+    let target = || Target { group: Arc::clone(cadence.group), member: member() };
     if is_info_due && core.ask(instance.commands, target(), Asked::Info { at: now }, Question::Info)
     {
         core.links.get_mut(instance.commands).is_info_pending = true;
@@ -129,6 +131,7 @@ fn touch(
         core.ping(now, instance.commands, target());
     }
     if is_hello_due && let Some(hello) = cadence.hello(core, instance.commands) {
+        core.note_own_address(&hello.address);
         let question = Question::Hello(hello.to_text());
         if core.ask(instance.commands, target(), Asked::Other, question) {
             instance.hello_at = Some(now);
@@ -158,8 +161,8 @@ fn check(
     instance: &mut Instance,
     down_after: Duration,
     is_strange: bool,
-    who: impl FnOnce() -> Who,
-) -> Option<(EventKind, Who)> {
+    member: impl FnOnce() -> GroupMember,
+) -> Option<(EventKind, GroupMember)> {
     close_silent(now, core, instance, down_after);
     let slot = core.links.get(instance.commands);
     let silence = match slot.waiting_since {
@@ -171,12 +174,12 @@ fn check(
     match (is_down, instance.down_since) {
         (true, None) => {
             instance.down_since = Some(now);
-            Some((EventKind::SubjectivelyDown, who()))
+            Some((EventKind::SubjectivelyDown, member()))
         }
         (false, Some(_)) => {
             instance.down_since = None;
             instance.is_kill_sent = false;
-            Some((EventKind::SubjectivelyUp, who()))
+            Some((EventKind::SubjectivelyUp, member()))
         }
         _ => None,
     }

@@ -40,6 +40,9 @@ pub(crate) fn completions(
 }
 
 pub(crate) fn man(arguments: &Man, tree: clap::Command) -> Result<ExitCode, Failure> {
+    let mut tree = tree.disable_help_subcommand(true);
+    tree.build();
+    let tree = with_usage(tree);
     let written = match &arguments.folder {
         Some(folder) => {
             std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(tree, folder))
@@ -57,4 +60,12 @@ pub(crate) fn man(arguments: &Man, tree: clap::Command) -> Result<ExitCode, Fail
         Failure::new(exit::CANNOT_WRITE, why)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The synopsis of each page is the usage line of `--help`. The one that pages get otherwise has
+/// the arguments in the order of the help's sections, and options without their values.
+fn with_usage(mut command: clap::Command) -> clap::Command {
+    let usage = command.render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+    command.mut_subcommands(with_usage).override_usage(usage)
 }

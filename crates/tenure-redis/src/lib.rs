@@ -82,7 +82,7 @@ pub(crate) use self::node::{Node, Nodes};
 pub use self::quorum::QuorumBackend;
 pub use self::scripts::script_digests;
 use self::sentinel::SentinelAddress;
-pub use self::sentinel::{FailoverForecast, SentinelAnswer, SentinelSurvey};
+pub use self::sentinel::{FailoverForecast, SentinelAnswer, SentinelSurvey, shared_ids};
 pub use self::topology::{SurveyError, Topology};
 use self::transport::Transport;
 pub(crate) use self::url::DEFAULT_PORT;

@@ -74,11 +74,11 @@ pub struct Storm {
 }
 
 /// Whatever ends a trial.
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
 /// Connects `count` clients that contend for one resource, takes the store away for a while with
 /// all it knows kept, and watches them come back.
-pub async fn ride_out(server: &mut RedisServer, count: usize, outage: Outage) -> Outcome<Storm> {
+pub async fn ride_out(server: &mut RedisServer, count: usize, outage: Outage) -> Result<Storm> {
     let mut clients = Vec::with_capacity(count);
     let mut elections = Vec::with_capacity(count);
     for index in 0..count {
@@ -131,7 +131,7 @@ fn leader(elections: &[Election]) -> Option<usize> {
 async fn watch(
     server: &RedisServer,
     clients: &[Tenure],
-) -> Outcome<(Duration, Vec<(Duration, u64)>)> {
+) -> Result<(Duration, Vec<(Duration, u64)>)> {
     let began_at = clock::now();
     let mut connection = redis::Client::open(server.url())?.get_connection()?;
     let mut samples = vec![(Duration::ZERO, 0)];
@@ -151,7 +151,7 @@ async fn watch(
 }
 
 /// Connections that a server accepted since its start, without the one that asks.
-fn accepted(connection: &mut Connection) -> Outcome<u64> {
+fn accepted(connection: &mut Connection) -> Result<u64> {
     let info: String = redis::cmd("INFO").arg("stats").query(connection)?;
     let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
     let count: u64 = line.ok_or("INFO stats counts no connections")?.trim().parse()?;
@@ -172,7 +172,7 @@ fn busiest(samples: &[(Duration, u64)]) -> u64 {
     most
 }
 
-async fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Outcome<()> {
+async fn wait_until(what: &str, is_so: impl Fn() -> bool) -> Result<()> {
     let until = clock::now() + PATIENCE;
     while !is_so() {
         if clock::now() >= until {

@@ -6,7 +6,6 @@ use super::{
     EXTENSION_HEAD_LEN, EXTENSION_HOSTNAME, GOSSIP_LEN, HEADER_LEN, HOSTNAME_MAX, IP_LEN, MAGIC,
     MFLAG_EXTENSIONS, MFLAG_FORCED, MFLAG_PAUSED, VERSION, kind,
 };
-use crate::config::EPOCH_MAX;
 use crate::id::{ID_TEXT_LEN, NodeId};
 use crate::message::{
     Address, Body, Flags, Gossip, Header, Message, Publication, Update as SlotUpdate,
@@ -39,9 +38,6 @@ pub enum DecodeError {
     /// A node's name is not 40 hexadecimal digits.
     #[error("a node's name is not 40 hexadecimal digits")]
     Id,
-    /// An epoch that no cluster ever reaches: one more would not fit.
-    #[error("epoch {0} is beyond all that there are")]
-    Epoch(u64),
     /// An address or host name is no text.
     #[error("an address or host name is not text")]
     Text,
@@ -103,7 +99,7 @@ pub fn decode(packet: &[u8]) -> Result<Message, DecodeError> {
 
 /// The head behind its first 16 bytes, and how many extensions follow.
 fn header(reader: &mut Reader<'_>, port: u16) -> Result<(Header, u16), DecodeError> {
-    let (current_epoch, config_epoch, offset) = (reader.epoch()?, reader.epoch()?, reader.u64()?);
+    let (current_epoch, config_epoch, offset) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let sender = reader.id()?;
     let slots = reader.slots()?;
     let master = reader.optional_id()?;
@@ -179,7 +175,7 @@ fn publication(reader: &mut Reader<'_>) -> Result<Body, DecodeError> {
 }
 
 fn update(reader: &mut Reader<'_>) -> Result<SlotUpdate, DecodeError> {
-    let config_epoch = reader.epoch()?;
+    let config_epoch = reader.u64()?;
     let id = reader.id()?;
     Ok(SlotUpdate { id, config_epoch, slots: reader.slots()? })
 }
@@ -211,11 +207,6 @@ impl<'a> Reader<'a> {
 
     fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_be_bytes(self.array()?))
-    }
-
-    fn epoch(&mut self) -> Result<u64, DecodeError> {
-        let epoch = self.u64()?;
-        if epoch <= EPOCH_MAX { Ok(epoch) } else { Err(DecodeError::Epoch(epoch)) }
     }
 
     fn id(&mut self) -> Result<NodeId, DecodeError> {

@@ -1,5 +1,7 @@
 //! A sentinel among scripted servers and sentinels.
 
+mod copies;
+mod epochs;
 mod failover;
 mod story;
 mod votes;

@@ -207,18 +207,6 @@ fn a_disk_that_hangs_for_ever_keeps_a_limited_number_waiting() {
 }
 
 #[test]
-fn a_copy_of_this_sentinel_is_told_to_the_operator_once() {
-    let mut story = Story::new("");
-    let advice = |story: &Story| said(story, |output| matches!(output, Output::Advise(_)));
-    story.hears("10.0.0.9,26379,me,0,mymaster,10.0.0.1,6379,0");
-    assert_eq!(advice(&story), 0, "its own hellos come back");
-    for _ in 0..3 {
-        story.hears("10.0.0.8,26379,me,0,mymaster,10.0.0.1,6379,0");
-    }
-    assert_eq!(advice(&story), 1);
-}
-
-#[test]
 fn sentinels_are_found_and_ghosts_at_their_address_go() {
     let mut story = Story::new("");
     story.hears("10.0.0.7,26381,cid,0,mymaster,10.0.0.1,6379,0");

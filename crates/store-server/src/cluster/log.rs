@@ -52,6 +52,7 @@ pub(crate) fn words(machine: &Cluster, now_ms: u64, event: &Event) -> (LogLevel,
             format!("Failover auth denied to {candidate}: {reason}")
         }
         Event::EpochTaken(epoch) => format!("configEpoch set to {epoch} without a vote."),
+        Event::EpochRefused { .. } | Event::NoEpochLeft => return words_on_epochs(event),
         Event::Migrating { to } => {
             format!("Migrating to orphaned master {to}: it has no replica that works.")
         }
@@ -65,4 +66,19 @@ pub(crate) fn words(machine: &Cluster, now_ms: u64, event: &Event) -> (LogLevel,
         }
     };
     (LogLevel::Notice, line)
+}
+
+/// Epochs that are used up, or would be: without a failover nobody else notices.
+fn words_on_epochs(event: &Event) -> (LogLevel, String) {
+    let line = match event {
+        Event::EpochRefused { id, peer, epoch } => format!(
+            "Packets of node {id} at {peer} are dropped: its epoch {epoch} leaves no room for \
+             later failovers. Stop that node, restore its nodes.conf from a copy or remove it, and \
+             let the node join the cluster anew"
+        ),
+        _ => "No epoch is left, so that there is no failover and no change of slots. Stop all \
+              nodes, lower all epochs in their nodes.conf by the same number, and start them again"
+            .to_owned(),
+    };
+    (LogLevel::Warning, line)
 }

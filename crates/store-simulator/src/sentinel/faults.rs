@@ -1,7 +1,9 @@
 //! Everything that breaks: networks, machines, processes, clocks.
 
 use store_replica::Role;
+use store_sentinel::{Hello, RunId};
 
+use super::climate::{GROUP, name_of, sentinel_address};
 use super::flaw::Flaw;
 use super::world::{Event, World};
 use crate::network::{Delivery, Host, Side};
@@ -40,6 +42,38 @@ impl World {
             20 | 21 => self.cut_replica_off(),
             _ => self.reset_connection(),
         }
+    }
+
+    /// A sentinel hears a hello of another one, in which something broke the epoch.
+    pub(crate) fn break_epoch(&mut self) {
+        const EVERY: Real = 7_000;
+        /// The greatest that a sentinel believes; the flawed one takes all others for it.
+        const BELIEVED_MAX: u64 = i64::MAX as u64 - (1 << 32);
+        if self.is_healed() {
+            return;
+        }
+        self.queue.after(EVERY, Event::BreakEpoch);
+        let real = self.queue.now();
+        let node = (real / EVERY) as usize % self.nodes.len();
+        let other = (node + 1) % self.nodes.len();
+        if !self.nodes[node].is_up || self.nodes[node].is_paused(real) {
+            return;
+        }
+        let epoch = match self.flaw {
+            Some(Flaw::BelieveEveryEpoch) => BELIEVED_MAX,
+            _ => [BELIEVED_MAX + 1, i64::MAX as u64, u64::MAX][(real / EVERY) as usize % 3],
+        };
+        self.note(|| format!("sentinel {node} hears of epoch {epoch}"));
+        let hello = Hello {
+            address: sentinel_address(other),
+            id: RunId::parse(name_of(other).as_bytes()).expect("a name"),
+            current_epoch: epoch,
+            group: GROUP.to_owned(),
+            primary: self.nodes[node].group().address().clone(),
+            config_epoch: 0,
+        };
+        let text = hello.to_text();
+        self.input(node, |sentinel, now| sentinel.handle_hello(now, text.as_bytes()));
     }
 
     fn below(&mut self, limit: usize) -> usize {

@@ -25,6 +25,8 @@ pub enum Flaw {
     ActInTilt,
     /// All replicas are turned to the new primary at once.
     AllReplicasAtOnce,
+    /// An epoch after which there is hardly another one is believed.
+    BelieveEveryEpoch,
 }
 
 /// A flaw, and what must catch it.
@@ -54,4 +56,5 @@ pub const CONTROLS: &[Control] = &[
     control("odown-below-quorum", Flaw::DownBelowQuorum, Rule::S4),
     control("act-in-tilt", Flaw::ActInTilt, Rule::S4),
     control("all-replicas-at-once", Flaw::AllReplicasAtOnce, Rule::S5),
+    control("believe-every-epoch", Flaw::BelieveEveryEpoch, Rule::S6),
 ];

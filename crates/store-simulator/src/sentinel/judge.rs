@@ -25,6 +25,9 @@ pub enum Rule {
     S4,
     /// No more replicas are turned to the new primary at once than `parallel-syncs` says.
     S5,
+    /// An epoch counts the failovers that were tried: nobody believes one that leaves no room for
+    /// more.
+    S6,
 }
 
 impl fmt::Display for Rule {
@@ -59,6 +62,8 @@ pub(crate) struct Judge {
     /// Who voted for whom, by epoch.
     votes: BTreeMap<u64, BTreeMap<usize, usize>>,
     leaders: BTreeMap<u64, usize>,
+    /// How many failovers were begun, those included that a crash made not to have been.
+    begun: u64,
     addresses: BTreeMap<u64, Address>,
     /// When a sentinel last said that a primary is down.
     said_down: BTreeMap<(usize, Address), Real>,
@@ -100,6 +105,21 @@ impl Judge {
                 format!(
                     "sentinel {leader} leads in epoch {epoch} with {votes} of {sentinels} votes"
                 )
+            });
+        }
+    }
+
+    /// A failover begins.
+    pub(crate) fn see_try(&mut self) {
+        self.begun += 1;
+    }
+
+    /// A sentinel's epoch is greater than before. Whoever begins a failover tells that afterwards.
+    pub(crate) fn see_epoch(&mut self, at: Real, who: usize, epoch: u64) {
+        let begun = self.begun;
+        if epoch > begun + 1 {
+            self.broken(Rule::S6, at, || {
+                format!("sentinel {who} is in epoch {epoch} after {begun} failovers")
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Sentinels that watch a primary and its replicas, and replace it when it is down.
 //!
 //! ```text
-//! seed ─► Climate ─► sentinels ─ network ─► servers (a replication world) ─► Judge: S1 … S5
+//! seed ─► Climate ─► sentinels ─ network ─► servers (a replication world) ─► Judge: S1 … S6
 //!            crashes, cuts, pauses, jumping clocks until the heal; then all must agree
 //! ```
 

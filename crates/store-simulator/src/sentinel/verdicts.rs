@@ -17,7 +17,12 @@ impl World {
             Output::Tell(event) if event.kind == EventKind::SelectedReplica => {
                 self.judge_choice(node);
             }
+            Output::Tell(event) if event.kind == EventKind::NewEpoch => {
+                let epoch = self.nodes[node].sentinel.current_epoch();
+                self.judge.see_epoch(real, node, epoch);
+            }
             Output::Tell(event) if event.kind == EventKind::TryFailover => {
+                self.judge.see_try();
                 let address = self.nodes[node].group().address().clone();
                 let count = 1 + self.judge.count_down(real, node, &address);
                 if count < self.climate.quorum {

@@ -35,6 +35,8 @@ pub(crate) enum Event {
     RestartServer(usize),
     Save,
     Fault,
+    /// Something breaks the epoch in a hello.
+    BreakEpoch,
     Heal,
     Check,
 }
@@ -139,6 +141,7 @@ impl World {
         }
         self.queue.at(1_000, Event::Save);
         self.queue.at(FAULTS_FROM, Event::Fault);
+        self.queue.at(FAULTS_FROM + 1, Event::BreakEpoch);
         self.queue.at(HEALS_AT, Event::Heal);
         self.queue.at(HEALS_AT + 1, Event::Check);
         for _ in 0..EVENTS_MAX {
@@ -180,6 +183,7 @@ impl World {
             Event::RestartServer(server) => self.restart_server(server),
             Event::Save => self.save(),
             Event::Fault => self.fault(),
+            Event::BreakEpoch => self.break_epoch(),
             Event::Heal => self.heal(),
             Event::Check => self.check(),
         }

@@ -74,6 +74,8 @@ codes! {
     SentinelStray "sentinel-stray" Risk "a sentinel names a different primary than most, or none"
     SentinelQuorum "sentinel-quorum" Problem "the sentinels could not replace a primary that is \
                                               lost"
+    SentinelCopies "sentinel-copies" Problem "sentinels with the same id, as after a disk was \
+                                              copied"
     FewSentinels "few-sentinels" Risk "fewer than three sentinels watch the primary"
     FewReplicas "few-replicas" Problem "fewer replicas in step than mode=strict waits for"
     ReplicaLagging "replica-lagging" Risk "a replica that has not got its data yet, or does not \

@@ -7,7 +7,7 @@ use tenure::backend::redis::{
 };
 use tenure::config::Config;
 use tenure::{Resource, StoreError, StoreErrorKind, Tenure, blocking};
-use tenure_redis::dissenting_nodes;
+use tenure_redis::{dissenting_nodes, shared_ids};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -210,6 +210,12 @@ fn behind_sentinels(
             ),
         };
         findings.push(Finding::new(code, what, next).about(&answer.sentinel));
+    }
+    for (id, places) in shared_ids(&survey) {
+        let what = format!("the sentinels {} have the same id, {}", places.join(", "), plain(id));
+        let next = "stop all but one of them, remove the line `sentinel myid` from their files and \
+                    start them again: they count as one, and those of ours do not vote";
+        findings.push(Finding::new(Code::SentinelCopies, what, next).about(about));
     }
     findings.extend(foresee_failover(&survey.sentinels, about));
     match survey.master {

@@ -35,6 +35,10 @@ on_every_store! {
         assert_eq!(json["outcome"], "done", "{json}");
         assert!(json["leader"].is_string(), "it says who leads next: {json}");
         stage.wait_for_leader("bob");
+        let history = stage.json(&["history", NAME]);
+        let ended = &history["terms"][1];
+        let detail = ended["detail"].as_str().unwrap_or_default();
+        assert!(ended["reason"] == "released" && detail.starts_with("asked by "), "{history}");
     }
 
     fn a_paused_election_grants_no_term(stage: crate::stage::Stage) {

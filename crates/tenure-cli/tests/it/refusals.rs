@@ -306,7 +306,14 @@ fn completions_and_manual_name_the_commands() {
     let folder = testkit::TempFolder::create();
     let missing = folder.path().join("share/man1");
     assert_eq!(CommandOutput::of(plain_command(&["man", missing.to_str().unwrap()])).code, 0);
-    assert!(missing.join("tenure-run.1").exists());
+    let synopsis = |command: &str| {
+        let page = missing.join(format!("tenure-{command}.1"));
+        let page = std::fs::read_to_string(page).expect("a page");
+        let line = page.lines().skip_while(|line| !line.contains("SYNOPSIS")).nth(1);
+        line.expect("a line").replace("\\fB", "").replace("\\fR", "").replace('\\', "")
+    };
+    assert_eq!(synopsis("run"), "tenure run [OPTIONS] <NAME> -- <COMMAND>...");
+    assert_eq!(synopsis("hand-over"), "tenure hand-over [OPTIONS] --to <ID> <NAME>");
     let file = folder.write("file", "");
     let (file, named) = (format!("{}/man1", file.display()), "choose another folder");
     refused(&["man", &file], 73, &[&file, named]);

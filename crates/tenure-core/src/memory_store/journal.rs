@@ -54,12 +54,26 @@ impl Step<'_> {
         let is_word = |word: &str| {
             !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
+        let is_of_term = self.meta.text(Field::WishToken) == term;
         let (Ok(at), Ok(term)) = (at.parse(), term.parse()) else { return false };
         if id.is_empty() || !is_word(reason) {
             return false;
         }
-        self.journal(at, "closed", id, term, reason, "");
+        let detail = match is_of_term && self.was_asked_for(at, reason) {
+            true => format!("asked by {}", self.meta.text(Field::WishBy)),
+            false => String::new(),
+        };
+        self.journal(at, "closed", id, term, reason, &detail);
         true
+    }
+
+    /// Whether somebody had asked for the end of a term, and was not refused. Only the field `wish`
+    /// is emptied when a term ends: the others still tell.
+    fn was_asked_for(&self, at: i64, reason: &str) -> bool {
+        reason == CloseReason::Released.as_str()
+            && !self.meta.is_empty(Field::WishBy)
+            && self.meta.is_empty(Field::WishRefused)
+            && at <= self.meta.number(Field::WishUntil).unwrap_or(0)
     }
 
     /// What follows a release: what it could not write with its two keys.

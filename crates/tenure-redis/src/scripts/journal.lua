@@ -11,7 +11,11 @@ local function journal_unrecorded()
   local at, term, id, reason =
     string.match(meta.unrecorded or '', '^(%d+) (%d+) (%S+) ([%w-]+)$')
   if at then
-    journal(tonumber(at), 'closed', id, tonumber(term), reason)
+    -- Only the field `wish` is emptied when a term ends: the others still tell who asked.
+    local by = meta.wish_by or ''
+    local was_asked = by ~= '' and reason == 'released' and meta.wish_token == term
+      and (meta.wish_refused or '') == '' and tonumber(at) <= (number(meta.wish_until) or 0)
+    journal(tonumber(at), 'closed', id, tonumber(term), reason, was_asked and 'asked by ' .. by)
   end
   return at ~= nil
 end

@@ -8,6 +8,7 @@ mod address;
 mod verdict;
 mod watcher;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -136,6 +137,21 @@ pub struct SentinelAnswer {
     pub master: Result<Option<String>, StoreError>,
     /// What it says about a failover; `None` if it does not say.
     pub failover: Option<FailoverForecast>,
+    /// Its id; `None` if it does not say.
+    id: Option<String>,
+}
+
+/// Ids that several sentinels have, each with the addresses of those. Nobody can tell their votes
+/// apart.
+pub fn shared_ids(survey: &SentinelSurvey) -> BTreeMap<&str, Vec<&str>> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for answer in &survey.sentinels {
+        if let Some(id) = &answer.id {
+            places.entry(id).or_default().push(&answer.sentinel);
+        }
+    }
+    places.retain(|_, places| places.len() > 1);
+    places
 }
 
 /// What a sentinel says about a failover that might become necessary.
@@ -157,13 +173,13 @@ impl SentinelSurvey {
             master.clone()?;
         }
         let mut forecasts = shared.ask_forecasts(&answers).await.into_iter();
-        let told = |(sentinel, answer): (String, Result<Named, StoreError>)| SentinelAnswer {
-            sentinel,
-            master: answer.map(|named| match named {
+        let told = |(sentinel, answer): (String, Result<Named, StoreError>)| {
+            let (failover, id) = forecasts.next().flatten().unzip();
+            let master = answer.map(|named| match named {
                 Named::At(node) => Some(node.to_string()),
                 Named::Unknown => None,
-            }),
-            failover: forecasts.next().flatten(),
+            });
+            SentinelAnswer { sentinel, master, failover, id: id.flatten() }
         };
         let sentinels = answers.into_iter().map(told).collect();
         Ok(SentinelSurvey { sentinels, master: master.map(|node| shared.address.master_at(&node)) })
@@ -193,11 +209,12 @@ impl Shared {
         verdict(&self.address.master, answers)
     }
 
-    /// Asks those that named a primary whether they could replace it, in the order of `answers`.
+    /// Asks those that named a primary whether they could replace it, and for their ids, in the
+    /// order of `answers`.
     async fn ask_forecasts(
         &self,
         answers: &[(String, Result<Named, StoreError>)],
-    ) -> Vec<Option<FailoverForecast>> {
+    ) -> Vec<Option<(FailoverForecast, Option<String>)>> {
         let asked = self.transport.iter().zip(answers).map(async |(way, (_, answer))| {
             matches!(answer, Ok(Named::At(_))).then_some(())?;
             way.within(ASK_TIMEOUT, self.ask_forecast(way)).await.ok()?
@@ -205,7 +222,10 @@ impl Shared {
         join_all(asked).await
     }
 
-    async fn ask_forecast(&self, way: &Route) -> Result<Option<FailoverForecast>, StoreError> {
+    async fn ask_forecast(
+        &self,
+        way: &Route,
+    ) -> Result<Option<(FailoverForecast, Option<String>)>, StoreError> {
         let mut line = way.open_unchecked().await?;
         let question = |word: &str| {
             let mut question = redis::cmd("SENTINEL");
@@ -228,7 +248,10 @@ impl Shared {
                 None
             }
         };
-        Ok(Some(FailoverForecast { sentinels: others + 1, obstacle }))
+        let mut question = redis::cmd("SENTINEL");
+        let id = line.connection.send_packed_command(question.arg("MYID")).await;
+        let id = id.ok().and_then(|id| redis::from_redis_value(id).ok());
+        Ok(Some((FailoverForecast { sentinels: others + 1, obstacle }, id)))
     }
 
     async fn ask(&self, way: &Route) -> Result<Named, StoreError> {

@@ -17,29 +17,29 @@ fn opened(server: &RedisServer) -> Arc<dyn Backend> {
     Arc::new(RedisBackend::open(&server.url()).unwrap())
 }
 
-/// What a command gave: its texts, one per line.
-pub(crate) type Said = Pin<Box<dyn Future<Output = String> + Send>>;
+/// The reply of a command: its texts, one per line.
+pub(crate) type CommandReply = Pin<Box<dyn Future<Output = String> + Send>>;
 
 /// A way to give a store plain commands.
 pub(crate) trait Commands: Send + Sync + 'static {
-    fn give(&self, words: &[&str]) -> Said;
+    fn give(&self, words: &[&str]) -> CommandReply;
 }
 
 impl Commands for Arc<RedisServer> {
-    fn give(&self, words: &[&str]) -> Said {
+    fn give(&self, words: &[&str]) -> CommandReply {
         Box::pin(std::future::ready(self.cli(words)))
     }
 }
 
 impl Commands for Arc<ClusterGroup> {
-    fn give(&self, words: &[&str]) -> Said {
+    fn give(&self, words: &[&str]) -> CommandReply {
         // redis-cli finds the node by itself.
         Box::pin(std::future::ready(self.server(0).cli(&[&["-c"], words].concat())))
     }
 }
 
 impl Commands for EmbeddedStore {
-    fn give(&self, words: &[&str]) -> Said {
+    fn give(&self, words: &[&str]) -> CommandReply {
         let request = request(words);
         let dialing = self.connect();
         Box::pin(async move { said(dialing.await.unwrap(), &request).await })
@@ -50,7 +50,7 @@ impl Commands for EmbeddedStore {
 pub(crate) struct Everywhere(pub(crate) Vec<u16>);
 
 impl Commands for Everywhere {
-    fn give(&self, words: &[&str]) -> Said {
+    fn give(&self, words: &[&str]) -> CommandReply {
         let (ports, request) = (self.0.clone(), request(words));
         Box::pin(async move {
             let mut texts = Vec::new();

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use trials::torture::history::History;
 use trials::torture::verdict::judge;
-use trials::torture::{Budget, Group, Mode, Outcome, Row, Topology, groups, run_group, table};
+use trials::torture::{
+    Budget, Group, Mode, Row, Topology, TortureOutcome, groups, run_group, table,
+};
 
 /// So that a ten-minute run has many rounds; sentinels need more than a second to agree.
 const TTL: Duration = Duration::from_secs(2);
@@ -156,7 +158,7 @@ fn per_share(groups: &[Group], minutes: f64, jobs: usize) -> Duration {
 
 /// Runs all groups, some at a time: they mostly wait.
 /// `None` where one could not be set up.
-fn run_all(groups: &[Group], budget: &Budget, jobs: usize) -> Vec<Option<Vec<Outcome>>> {
+fn run_all(groups: &[Group], budget: &Budget, jobs: usize) -> Vec<Option<Vec<TortureOutcome>>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -193,8 +195,8 @@ fn chosen(arguments: &Arguments) -> Vec<Group> {
 
 /// Says what is wrong with a row and keeps its history if anything overlapped. True when nothing
 /// is wrong.
-fn report(outcome: &Outcome, folder: &Path) -> Result<bool, Box<dyn Error>> {
-    let Outcome { topology, mode, row, .. } = outcome;
+fn report(outcome: &TortureOutcome, folder: &Path) -> Result<bool, Box<dyn Error>> {
+    let TortureOutcome { topology, mode, row, .. } = outcome;
     let title = format!("{topology} {mode} {}", row.name);
     for words in &outcome.faulty {
         println!("FAILED: {title}: {words}");

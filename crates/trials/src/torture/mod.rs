@@ -21,5 +21,5 @@ mod world;
 
 pub use fault::Fault;
 pub use row::{Expected, FleetKind, Group, Mode, Row, Topology, groups};
-pub use run::{Budget, Outcome, run_group};
+pub use run::{Budget, TortureOutcome, run_group};
 pub use table::table;

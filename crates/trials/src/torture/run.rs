@@ -56,7 +56,7 @@ pub struct Budget {
 
 /// What a row did.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct TortureOutcome {
     /// The store.
     pub topology: Topology,
     /// Its mode.
@@ -82,7 +82,7 @@ pub struct Outcome {
 }
 
 /// Runs all rows of a group. `tell` hears of progress.
-pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Outcome> {
+pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<TortureOutcome> {
     let nodes = group.topology.nodes();
     if group.topology.is_own() && !budget.own_store.exists() {
         let missing = budget.own_store.display();
@@ -136,7 +136,7 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Out
 }
 
 /// A row that could not be run to its end. What state the store is in, nobody knows.
-fn gave_up(row: &Row, world: &mut World, resource: &str) -> Outcome {
+fn gave_up(row: &Row, world: &mut World, resource: &str) -> TortureOutcome {
     let history = finish(world, resource);
     let mut outcome = weigh(row, world, 0, BTreeMap::new(), Gaps::default(), history);
     outcome.faulty.insert(0, "ended before its time, see above".to_owned());
@@ -166,7 +166,7 @@ fn run_row(
     budget: &Budget,
     resource: &str,
     tell: &dyn Fn(&str),
-) -> Option<Outcome> {
+) -> Option<TortureOutcome> {
     let title = format!("{} {} {}", world.topology, world.mode, row.name);
     let possible: Vec<Fault> =
         row.faults.iter().copied().filter(|fault| fault.is_possible(world)).collect();
@@ -264,7 +264,7 @@ fn weigh(
     faults: BTreeMap<Fault, usize>,
     mut gaps: Gaps,
     history: History,
-) -> Outcome {
+) -> TortureOutcome {
     let verdict = judge(&history);
     let bound = world.quarantine() + world.fleet.longest_lease();
     let mut faulty = Vec::new();
@@ -310,7 +310,7 @@ fn weigh(
         let is_fine = gap.is_none_or(|gap| gap <= limit + SLACK);
         check(is_fine, format!("a leader only {gap:?} after {name}: the bound is {limit:?}"));
     }
-    Outcome {
+    TortureOutcome {
         topology: world.topology,
         mode: world.mode,
         row: row.clone(),

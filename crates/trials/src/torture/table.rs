@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::row::Expected;
-use super::run::{LATER_AFTER_HEALING, Outcome};
+use super::run::{LATER_AFTER_HEALING, TortureOutcome};
 
 /// A table in Markdown, one line per row.
-pub fn table(outcomes: &[Outcome]) -> String {
+pub fn table(outcomes: &[TortureOutcome]) -> String {
     let mut text = String::from(
         "| topology | mode | row | P1 | rounds | terms | overlaps | stale writes, unfenced | \
          fenced | longest leaderless | healed → leader | promoted → leader | faults |\n\
@@ -19,8 +19,8 @@ pub fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn line(outcome: &Outcome) -> String {
-    let Outcome { topology, mode, row, rounds, faults, verdict, bound, .. } = outcome;
+fn line(outcome: &TortureOutcome) -> String {
+    let TortureOutcome { topology, mode, row, rounds, faults, verdict, bound, .. } = outcome;
     let is_caught = !verdict.overlaps.is_empty();
     let promise = match (row.expected, outcome.faulty.is_empty()) {
         (_, false) => "**FAILED**",

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use trials::torture::history::History;
 use trials::torture::verdict::judge;
-use trials::torture::{Budget, Mode, Outcome, Topology, groups, run_group};
+use trials::torture::{Budget, Mode, Topology, TortureOutcome, groups, run_group};
 
 const TTL: Duration = Duration::from_secs(2);
 const INSTANCE: &str = env!("CARGO_BIN_EXE_trial-instance");
 
 /// Runs so many rounds of the rows with these names.
-fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<Outcome> {
+fn run(topology: Topology, mode: Mode, rows: &[&str], rounds: usize) -> Vec<TortureOutcome> {
     let found = groups().into_iter().find(|one| one.topology == topology && one.mode == mode);
     let mut group = found.unwrap();
     group.rows.retain(|row| rows.contains(&row.name));

@@ -109,6 +109,29 @@ planted! {
         codes_of(&json)
     }
 
+    "sentinel-copies": fn sentinels_with_one_id_as_after_a_disk_was_copied() {
+        let primary = RedisServer::start();
+        let lines = format!(
+            "sentinel myid {}\nsentinel monitor main 127.0.0.1 {} 2\n",
+            "c0ffee".repeat(7).split_at(40).0,
+            primary.port()
+        );
+        let own = ServerProgram::own();
+        let copies = [0, 1].map(|_| Sentinel::start_alone(&own, &lines, None));
+        let hosts = copies.each_ref().map(|it| format!("127.0.0.1:{}", it.port()));
+        let url = format!("redis+sentinel://{}/main", hosts.join(","));
+        // They find each other by their hellos, and then neither says that it could vote.
+        let words = ["SENTINEL", "CKQUORUM", "main"];
+        wait_until("both to know of each other", GENEROUS, || {
+            copies.iter().all(|copy| copy.cli(&words).contains("has its id"))
+        });
+        let json = json_at(&url);
+        let what = finding(&json, "sentinel-copies")["what"].as_str().unwrap();
+        assert!(hosts.iter().all(|host| what.contains(host)), "{what}");
+        assert!(codes_of(&json).contains(&"sentinel-quorum".to_owned()), "{json}");
+        codes_of(&json)
+    }
+
     "few-sentinels": fn one_sentinel_alone() {
         let primary = RedisServer::start();
         let lines = format!("sentinel monitor main 127.0.0.1 {} 1\n", primary.port());

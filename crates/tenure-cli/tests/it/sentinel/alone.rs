@@ -210,6 +210,7 @@ fn lines_that_cannot_be_used_are_refused_with_what_to_do() {
         ("sentinel monitor other redis.example 6379 1\n", "sentinel resolve-hostnames yes"),
         ("sentinel notification-script main /no/such\n", "/no/such of main cannot be run"),
         ("sentinel monitor other 127.0.0.1 6379 0\n", "needs a quorum of 1 or more"),
+        ("sentinel current-epoch 18446744073709551615\n", "line 2: current-epoch: leaves no room"),
     ] {
         let file = folder.write("sentinel.conf", &format!("{monitor}{lines}"));
         let (code, said) = run(&["--sentinel", file.to_str().unwrap()]);
@@ -253,6 +254,25 @@ fn under_the_name_redis_sentinel_it_is_one() {
     std::os::unix::fs::symlink(TENURE, &name).unwrap();
     let sentinel = Sentinel::start_alone(&ServerProgram::new(name), &monitor(&primary, ""), None);
     assert_eq!(sentinel.cli(&["ROLE"]), "sentinel\nmain");
+}
+
+#[test]
+fn a_real_sentinel_whose_epoch_leaves_no_room_is_ignored_and_named_in_the_log() {
+    let (primary, replica) = pair(&[]);
+    let ours = start(&primary, "");
+    knows_replica(&ours);
+    let lines = monitor(&primary, "sentinel current-epoch 18446744073709551614\n");
+    let theirs = Sentinel::start_alone(&ServerProgram::redis(), &lines, None);
+    let place = format!("127.0.0.1:{} says that the epoch is 18446744073709551614", theirs.port());
+    wait_until("the log to name it", GENEROUS, || {
+        ours.log().iter().any(|line| line.contains(&place) && line.contains("Stop that sentinel"))
+    });
+    assert_eq!(ours.cli(&["SENTINEL", "FAILOVER", "main"]), "OK");
+    wait_until("the failover to be of the next epoch", GENEROUS, || {
+        ours.file().contains("sentinel config-epoch main 1\n")
+    });
+    let port = replica.port().to_string();
+    wait_until("the replica to be the primary", GENEROUS, || ours.field("port") == port);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use trials::clock;
 use trials::stats::Samples;
 
-use crate::Outcome;
+use crate::Result;
 use crate::polling::Poller;
 use crate::report::Report;
 
@@ -18,7 +18,7 @@ const ROUNDS: usize = 500;
 const CHECKS: u32 = 2_000_000;
 const TTL: Duration = Duration::from_secs(10);
 
-pub(crate) fn measure(runtime: &Runtime, report: &mut Report) -> Outcome {
+pub(crate) fn measure(runtime: &Runtime, report: &mut Report) -> Result {
     let server = RedisServer::start();
     let url = server.url();
     let ours = runtime.block_on(ours(&url))?;
@@ -46,7 +46,7 @@ struct Calls {
     renew: Samples,
 }
 
-async fn ours(url: &str) -> Outcome<Calls> {
+async fn ours(url: &str) -> Result<Calls> {
     let tenure = Tenure::builder().store(url).fresh_store(true).ttl(TTL).connect().await?;
     let mut calls = Calls { check: 0.0, acquire: Samples::default(), renew: Samples::default() };
     for round in 0..ROUNDS {
@@ -65,7 +65,7 @@ async fn ours(url: &str) -> Outcome<Calls> {
     Ok(calls)
 }
 
-async fn theirs(url: &str) -> Outcome<Calls> {
+async fn theirs(url: &str) -> Result<Calls> {
     let mut calls = Calls { check: 0.0, acquire: Samples::default(), renew: Samples::default() };
     let poller = Poller::connect(url, "polled", "poller", TTL).await?;
     for round in 0..ROUNDS {

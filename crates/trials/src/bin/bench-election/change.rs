@@ -11,7 +11,7 @@ use trials::stats::Samples;
 
 use crate::polling::Poller;
 use crate::report::Report;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// Pollers are measured at a shorter lease and their waits scaled up: they are proportional to it.
 const POLLED_TTL: Duration = Duration::from_millis(600);
@@ -19,7 +19,7 @@ const TTL: Duration = Duration::from_secs(10);
 const CRASH_TTL: Duration = Duration::from_millis(900);
 const POLLED_ROUNDS: usize = 40;
 
-pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Outcome {
+pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Result {
     let server = RedisServer::start();
     let url = server.url();
     let (released, handed_over) = runtime.block_on(ours(&url, scale.hand_overs))?;
@@ -41,14 +41,14 @@ struct Side {
 }
 
 impl Side {
-    async fn join(url: &str, name: &str) -> Outcome<Self> {
+    async fn join(url: &str, name: &str) -> Result<Self> {
         let tenure = Tenure::builder().instance(name).store(url).ttl(TTL).connect().await?;
         let mut builder = tenure.election("change").fresh_store(true);
         let events = builder.events();
         Ok(Side { election: builder.start().await?, events })
     }
 
-    async fn moment_of(&mut self, pick: fn(&EventKind) -> bool) -> Outcome<Moment> {
+    async fn moment_of(&mut self, pick: fn(&EventKind) -> bool) -> Result<Moment> {
         loop {
             let event = self.events.next().await.ok_or("the election ended")??;
             if pick(&event.kind) {
@@ -58,7 +58,7 @@ impl Side {
     }
 }
 
-async fn ours(url: &str, rounds: usize) -> Outcome<(Samples, Samples)> {
+async fn ours(url: &str, rounds: usize) -> Result<(Samples, Samples)> {
     let mut leader = Side::join(url, "a").await?;
     leader.moment_of(|kind| matches!(kind, EventKind::Acquired { .. })).await?;
     let mut standby = Side::join(url, "b").await?;
@@ -80,7 +80,7 @@ async fn ours(url: &str, rounds: usize) -> Outcome<(Samples, Samples)> {
 }
 
 /// Kills the leader's process and counts from the moment at which the store lets go of the key.
-fn crashes(server: &RedisServer, rounds: usize) -> Outcome<Samples> {
+fn crashes(server: &RedisServer, rounds: usize) -> Result<Samples> {
     let mut samples = Samples::default();
     let mut leader = spawn(server)?;
     line_with(&leader, "work-begin");
@@ -98,7 +98,7 @@ fn crashes(server: &RedisServer, rounds: usize) -> Outcome<Samples> {
     Ok(samples)
 }
 
-fn spawn(server: &RedisServer) -> Outcome<Process> {
+fn spawn(server: &RedisServer) -> Result<Process> {
     let program = std::env::current_exe()?.with_file_name("trial-instance");
     let mut command = Command::new(program);
     command.args(["--store", &server.url(), "--ttl-ms", &CRASH_TTL.as_millis().to_string()]);
@@ -114,7 +114,7 @@ fn line_with(process: &Process, words: &str) -> Moment {
 }
 
 /// The same for two pollers, scaled to the lease of ours.
-async fn theirs(url: &str) -> Outcome<(Samples, Samples)> {
+async fn theirs(url: &str) -> Result<(Samples, Samples)> {
     let scale = TTL.as_millis() as u32 / POLLED_TTL.as_millis() as u32;
     let crash_scale = CRASH_TTL.as_secs_f64() / POLLED_TTL.as_secs_f64();
     let (mut released, mut crashed) = (Samples::default(), Samples::default());

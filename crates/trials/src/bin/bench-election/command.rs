@@ -10,7 +10,7 @@ use trials::clock;
 use trials::stats::Samples;
 
 use crate::report::Report;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// Where the wrappers' members are listed.
 const MEMBERS: &str = "{tenure:command}:members";
@@ -19,7 +19,7 @@ const LOOKS: usize = 10;
 /// A standby that was just listed gets this long to listen for the call.
 const SETTLES_WITHIN: Duration = Duration::from_millis(50);
 
-pub(crate) fn measure(scale: &Scale, report: &mut Report) -> Outcome {
+pub(crate) fn measure(scale: &Scale, report: &mut Report) -> Result {
     let server = RedisServer::start();
     let stage = Stage { program: program()?, server };
     let taken_over = stage.take_overs(scale.take_overs);
@@ -35,7 +35,7 @@ pub(crate) fn measure(scale: &Scale, report: &mut Report) -> Outcome {
 }
 
 /// The command beside this program, built for speed as this one is.
-fn program() -> Outcome<PathBuf> {
+fn program() -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("tenure");
     match program.exists() {
         true => Ok(program),
@@ -92,7 +92,7 @@ impl Stage {
         samples
     }
 
-    fn looks(&self) -> Outcome<Samples> {
+    fn looks(&self) -> Result<Samples> {
         let leader = self.lead("a");
         let mut samples = Samples::default();
         for _ in 0..LOOKS {
@@ -108,7 +108,7 @@ impl Stage {
     }
 
     /// In MB. The proportional share, because the two have the program's pages in common.
-    fn memory_added(&self) -> Outcome<f64> {
+    fn memory_added(&self) -> Result<f64> {
         let leader = self.lead("a");
         let guard = children_of(leader.pid())?.into_iter().find(|pid| is_guard(*pid));
         let guard = guard.ok_or("the wrapper has no guard")?;
@@ -124,7 +124,7 @@ fn end(mut leader: Process) {
     leader.wait(GENEROUS);
 }
 
-fn children_of(pid: u32) -> Outcome<Vec<u32>> {
+fn children_of(pid: u32) -> Result<Vec<u32>> {
     let mut children = Vec::new();
     for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let listed = std::fs::read_to_string(thread?.path().join("children"))?;
@@ -138,7 +138,7 @@ fn is_guard(pid: u32) -> bool {
     String::from_utf8_lossy(&words).contains("__guard")
 }
 
-fn proportional_kb(pid: u32) -> Outcome<f64> {
+fn proportional_kb(pid: u32) -> Result<f64> {
     let map = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
     let line = map.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kb =

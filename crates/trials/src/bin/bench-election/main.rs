@@ -14,7 +14,7 @@ mod requests;
 
 use report::Report;
 
-fn main() -> Outcome {
+fn main() -> Result {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -72,4 +72,4 @@ struct Scale {
 }
 
 /// Whatever went wrong ends the run.
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;

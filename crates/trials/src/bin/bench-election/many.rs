@@ -10,12 +10,12 @@ use trials::clock;
 
 use crate::polling::Poller;
 use crate::report::Report;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const TTL: Duration = Duration::from_secs(10);
 const WATCHED: Duration = Duration::from_secs(15);
 
-pub(crate) fn measure(scale: &Scale, report: &mut Report) -> Outcome {
+pub(crate) fn measure(scale: &Scale, report: &mut Report) -> Result {
     let ours = in_a_process("ours", scale.elections)?;
     let theirs = in_a_process("polling", scale.elections)?;
     eprintln!("with {} elections in one process:", scale.elections);
@@ -34,7 +34,7 @@ pub(crate) fn measure(scale: &Scale, report: &mut Report) -> Outcome {
 }
 
 /// Each side in a process of its own: memory that one gave back must not serve the other.
-fn in_a_process(side: &str, count: usize) -> Outcome<Cost> {
+fn in_a_process(side: &str, count: usize) -> Result<Cost> {
     let program = std::env::current_exe()?;
     let output = Command::new(program)
         .args(["many", side, &count.to_string()])
@@ -51,7 +51,7 @@ fn in_a_process(side: &str, count: usize) -> Outcome<Cost> {
 }
 
 /// What the process of one side does.
-pub(crate) fn run_side(runtime: &Runtime, side: &str, count: usize) -> Outcome {
+pub(crate) fn run_side(runtime: &Runtime, side: &str, count: usize) -> Result {
     let cost = match side {
         "ours" => runtime.block_on(ours(count))?,
         _ => runtime.block_on(theirs(count))?,
@@ -66,7 +66,7 @@ struct Cost {
     requests_per_second: f64,
 }
 
-async fn ours(count: usize) -> Outcome<Cost> {
+async fn ours(count: usize) -> Result<Cost> {
     let server = RedisServer::start();
     let client = Tenure::builder().store(&server.url()).ttl(TTL).fresh_store(true);
     let tenure = client.connect().await?;
@@ -89,7 +89,7 @@ async fn ours(count: usize) -> Outcome<Cost> {
     Ok(cost)
 }
 
-async fn theirs(count: usize) -> Outcome<Cost> {
+async fn theirs(count: usize) -> Result<Cost> {
     let server = RedisServer::start();
     let poller = Poller::connect(&server.url(), "polled", "poller", TTL).await?;
     let before = resident_bytes()?;
@@ -111,7 +111,7 @@ async fn theirs(count: usize) -> Outcome<Cost> {
 }
 
 /// What the process and the server do for a while, with everything up and running.
-async fn watch(server: &RedisServer, bytes_before: u64, count: usize) -> Outcome<Cost> {
+async fn watch(server: &RedisServer, bytes_before: u64, count: usize) -> Result<Cost> {
     let bytes = resident_bytes()?.saturating_sub(bytes_before);
     let (cpu_before, began_at) = (clock::cpu_time(), clock::now());
     let commands_before = commands(server)?;
@@ -125,7 +125,7 @@ async fn watch(server: &RedisServer, bytes_before: u64, count: usize) -> Outcome
 }
 
 /// EVAL, EVALSHA and SET that clients sent so far; what scripts call is not counted.
-fn commands(server: &RedisServer) -> Outcome<f64> {
+fn commands(server: &RedisServer) -> Result<f64> {
     let stats = server.cli(&["INFO", "commandstats"]);
     let calls = |name: &str| -> f64 {
         let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:calls=")));
@@ -137,7 +137,7 @@ fn commands(server: &RedisServer) -> Outcome<f64> {
     Ok(calls("evalsha") + calls("eval") + plain)
 }
 
-fn resident_bytes() -> Outcome<u64> {
+fn resident_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = text.split(' ').nth(1).ok_or("no resident size")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)

@@ -5,9 +5,9 @@ use tokio::runtime::Runtime;
 use trials::storm::{Outage, Storm, ride_out};
 
 use crate::report::Report;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
-pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Outcome {
+pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Result {
     for (name, outage) in [
         ("reconnecting after an outage", Outage::WITHIN_THE_LEASE),
         ("the same, after all leases have ended", Outage::BEYOND_THE_LEASE),

@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use tenure::Moment;
 use trials::clock;
 
-use crate::Outcome;
+use crate::Result;
 
 const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                      return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
@@ -23,7 +23,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    pub(crate) async fn connect(url: &str, key: &str, id: &str, ttl: Duration) -> Outcome<Self> {
+    pub(crate) async fn connect(url: &str, key: &str, id: &str, ttl: Duration) -> Result<Self> {
         let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         Ok(Poller { connection, key: key.into(), id: id.into(), ttl })
     }
@@ -37,22 +37,22 @@ impl Poller {
         self.ttl / 3
     }
 
-    pub(crate) async fn acquire(&mut self) -> Outcome<bool> {
+    pub(crate) async fn acquire(&mut self) -> Result<bool> {
         let mut command = redis::cmd("SET");
         command.arg(&self.key).arg(&self.id).arg("NX").arg("PX").arg(self.millis());
         let reply: Option<String> = command.query_async(&mut self.connection).await?;
         Ok(reply.is_some())
     }
 
-    pub(crate) async fn renew(&mut self) -> Outcome<bool> {
+    pub(crate) async fn renew(&mut self) -> Result<bool> {
         self.script(RENEW).await
     }
 
-    pub(crate) async fn release(&mut self) -> Outcome<bool> {
+    pub(crate) async fn release(&mut self) -> Result<bool> {
         self.script(RELEASE).await
     }
 
-    async fn script(&mut self, text: &str) -> Outcome<bool> {
+    async fn script(&mut self, text: &str) -> Result<bool> {
         let mut command = redis::cmd("EVAL");
         command.arg(text).arg(1).arg(&self.key).arg(&self.id).arg(self.millis());
         let reply: i64 = command.query_async(&mut self.connection).await?;
@@ -64,7 +64,7 @@ impl Poller {
     }
 
     /// Takes part until `until`: renews while it leads, tries while it does not.
-    pub(crate) async fn take_part(mut self, phase: Duration, until: Moment) -> Outcome {
+    pub(crate) async fn take_part(mut self, phase: Duration, until: Moment) -> Result {
         let mut leads = false;
         tokio::time::sleep(phase).await;
         while clock::now() < until {

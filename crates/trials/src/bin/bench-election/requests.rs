@@ -9,12 +9,12 @@ use trials::clock;
 
 use crate::polling::Poller;
 use crate::report::Report;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const INSTANCES: usize = 10;
 const TTL: Duration = Duration::from_secs(30);
 
-pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Outcome {
+pub(crate) fn measure(runtime: &Runtime, scale: &Scale, report: &mut Report) -> Result {
     let lasts = Duration::from_secs(60) * scale.minutes as u32;
     eprintln!("counting requests of {INSTANCES} instances at a lease of {TTL:?} for {lasts:?}…");
     // Two servers, so that each side's requests are counted without looking at their words.

@@ -5,7 +5,7 @@ use testkit::RedisServer;
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, info, insert, start_with};
 use crate::speed::{Load, load};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const POLICIES: [&str; 3] = ["always", "everysec", "no"];
 /// Pipelines, and how many times the usual number of requests each gets.
@@ -13,7 +13,7 @@ const PIPELINES: [(usize, usize); 2] = [(1, 1), (16, 4)];
 /// Loading is not to take longer than redis-server does, but for noise.
 const LOAD_RATIO_MAX: f64 = 1.05;
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     for policy in POLICIES {
         measure_speed(policy, scale, figures)?;
     }
@@ -21,7 +21,7 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
 }
 
 /// The best of all rounds, in turn, so that a busy disk troubles both.
-fn measure_speed(policy: &str, scale: &Scale, figures: &mut Figures) -> Outcome {
+fn measure_speed(policy: &str, scale: &Scale, figures: &mut Figures) -> Result {
     let settings = ["--appendonly", "yes", "--appendfsync", policy];
     for (pipeline, times) in PIPELINES {
         let mut best = PerSide::<f64>::default();
@@ -59,7 +59,7 @@ impl Loads {
     }
 }
 
-fn measure_loading(scale: &Scale, figures: &mut Figures) -> Outcome {
+fn measure_loading(scale: &Scale, figures: &mut Figures) -> Result {
     let keys = scale.snapshot_keys;
     let mut best = PerSide::measure(|side| load_side(side, keys))?;
     for _ in 1..scale.loads {
@@ -82,7 +82,7 @@ pub(crate) fn slower_max(theirs_s: f64) -> f64 {
     (theirs_s * LOAD_RATIO_MAX * 100.0).round() / 100.0
 }
 
-fn load_side(side: Side, keys: usize) -> Outcome<Loads> {
+fn load_side(side: Side, keys: usize) -> Result<Loads> {
     let settings = ["--appendonly", "yes", "--appendfsync", "no"];
     let settings = [&settings[..], &["--auto-aof-rewrite-percentage", "0"]].concat();
     let mut server = start_with(side, &settings)?;
@@ -93,7 +93,7 @@ fn load_side(side: Side, keys: usize) -> Outcome<Loads> {
     Ok(Loads { requests_s, base_s })
 }
 
-fn rewrite(server: &RedisServer) -> Outcome {
+fn rewrite(server: &RedisServer) -> Result {
     server.cli(&["BGREWRITEAOF"]);
     while info(server, "persistence", "aof_rewrite_in_progress")? > 0.0
         || info(server, "persistence", "aof_rewrite_scheduled")? > 0.0
@@ -104,7 +104,7 @@ fn rewrite(server: &RedisServer) -> Outcome {
 }
 
 /// Starts the server again, and returns how long it says that loading took.
-fn restart(server: &mut RedisServer, keys: usize) -> Outcome<f64> {
+fn restart(server: &mut RedisServer, keys: usize) -> Result<f64> {
     const SAYS: &str = "DB loaded from append only file: ";
     server.restart();
     let found = server.cli(&["DBSIZE"]);

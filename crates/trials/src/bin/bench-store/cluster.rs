@@ -11,7 +11,7 @@ use trials::clock;
 use crate::replication::{Line, fill, rounded, write_request};
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, cpu_us, info, insert, start_on_load_core, start_with};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// Of our standalone server.
 const CPU_RATIO_MAX: f64 = 1.08;
@@ -40,7 +40,7 @@ struct Costs {
     get_us: f64,
 }
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let ratios = PerSide::measure(|side| {
         let standalone = costs(scale, side, Mode::Standalone)?;
         let cluster = costs(scale, side, Mode::Cluster)?;
@@ -64,7 +64,7 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
     large_value(figures)
 }
 
-fn start(side: Side, mode: Mode) -> Outcome<RedisServer> {
+fn start(side: Side, mode: Mode) -> Result<RedisServer> {
     if mode == Mode::Standalone {
         return start_with(side, &[]);
     }
@@ -82,7 +82,7 @@ fn start(side: Side, mode: Mode) -> Outcome<RedisServer> {
 }
 
 /// The least of all rounds, each on a new server.
-fn costs(scale: &Scale, side: Side, mode: Mode) -> Outcome<Costs> {
+fn costs(scale: &Scale, side: Side, mode: Mode) -> Result<Costs> {
     let keys = scale.sync_keys;
     let mut least = Costs { bytes: f64::MAX, set_us: f64::MAX, get_us: f64::MAX };
     for _ in 0..scale.rounds {
@@ -101,7 +101,7 @@ fn costs(scale: &Scale, side: Side, mode: Mode) -> Outcome<Costs> {
 }
 
 /// Reads every key once, sixteen at a time, in an order of its own.
-fn get_all(server: &RedisServer, keys: usize) -> Outcome {
+fn get_all(server: &RedisServer, keys: usize) -> Result {
     const PIPELINE: usize = 16;
     /// Of a value as `insert` writes it.
     const REPLY_LEN: usize = "$8\r\nv0000000\r\n".len();
@@ -123,7 +123,7 @@ fn get_all(server: &RedisServer, keys: usize) -> Outcome {
 }
 
 /// Small keys, a thousand per request.
-fn moves(scale: &Scale, figures: &mut Figures) -> Outcome {
+fn moves(scale: &Scale, figures: &mut Figures) -> Result {
     let keys = scale.sync_keys / 10;
     let seconds = PerSide::measure(|side| {
         let mut least = f64::MAX;
@@ -143,7 +143,7 @@ fn moves(scale: &Scale, figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn migrate(source: &RedisServer, target: &RedisServer, keys: usize) -> Outcome {
+fn migrate(source: &RedisServer, target: &RedisServer, keys: usize) -> Result {
     let mut line = Line::open(source)?;
     let port = target.port().to_string();
     for first in (0..keys).step_by(MOVED_AT_ONCE) {
@@ -157,7 +157,7 @@ fn migrate(source: &RedisServer, target: &RedisServer, keys: usize) -> Outcome {
 }
 
 /// The longest turn of either server while a hash of 300 MB moves.
-fn large_value(figures: &mut Figures) -> Outcome {
+fn large_value(figures: &mut Figures) -> Result {
     let (source, target) = (start_with(Side::Ours, &[])?, start_on_load_core(Side::Ours, &[])?);
     let mut line = Line::open(&source)?;
     let value = "v".repeat(FIELD_LEN);

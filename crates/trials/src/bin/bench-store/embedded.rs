@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use store_server::Server;
 use trials::clock;
 
-use crate::Outcome;
+use crate::Result;
 use crate::report::Figures;
 
 const TRIES: usize = 10;
 const MILLIS_MAX: f64 = 20.0;
 
-pub(crate) fn measure(figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(figures: &mut Figures) -> Result {
     let mut best_ms = f64::MAX;
     for _ in 0..TRIES {
         let began_at = clock::now();
@@ -23,7 +23,7 @@ pub(crate) fn measure(figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn start_ask_stop() -> Outcome {
+fn start_ask_stop() -> Result {
     let server = Server::builder().start()?;
     let mut connection = server.connect()?;
     connection.write_all(b"PING\r\n")?;

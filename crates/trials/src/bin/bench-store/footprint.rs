@@ -10,7 +10,7 @@ use testkit::RedisServer;
 use crate::report::Figures;
 use crate::servers::{PerSide, SIDES, Side, info, resident_bytes, start_with};
 use crate::stall::longest_wait_ms_during;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const MB: f64 = 1_000_000.0;
 /// By how much we may exceed redis-server.
@@ -33,9 +33,9 @@ struct Footprint {
     excess: Vec<(String, f64)>,
 }
 
-type Run = fn(Side, &mut Footprint) -> Outcome;
+type Run = fn(Side, &mut Footprint) -> Result;
 
-pub(crate) fn measure(_: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(_: &Scale, figures: &mut Figures) -> Result {
     let runs: [Run; 4] = [fill_and_flush, flush_loop, shifting_sizes, slow_readers];
     for run in runs {
         let footprints = PerSide::measure(|side| {
@@ -63,13 +63,13 @@ impl PerSide<Footprint> {
 }
 
 impl Footprint {
-    fn note(&mut self, phase: &str, server: &RedisServer) -> Outcome {
+    fn note(&mut self, phase: &str, server: &RedisServer) -> Result {
         self.phases.push((phase.to_owned(), resident_bytes(server)?));
         Ok(())
     }
 
     /// Gives the process its time to shrink, and notes what it takes too much then.
-    fn note_shrunk(&mut self, phase: &str, server: &RedisServer) -> Outcome {
+    fn note_shrunk(&mut self, phase: &str, server: &RedisServer) -> Result {
         // What waits to be freed is in use still, so looking earlier would show nothing.
         std::thread::sleep(SHRINKS_WITHIN);
         let bound = info(server, "memory", "used_memory")? * 1.3 + SLACK;
@@ -78,7 +78,7 @@ impl Footprint {
     }
 }
 
-fn fill_and_flush(side: Side, footprint: &mut Footprint) -> Outcome {
+fn fill_and_flush(side: Side, footprint: &mut Footprint) -> Result {
     let server = start_with(side, &[])?;
     let mut client = connect(&server)?;
     fill(&mut client, 1_000_000, 150)?;
@@ -87,7 +87,7 @@ fn fill_and_flush(side: Side, footprint: &mut Footprint) -> Outcome {
     footprint.note_shrunk("FLUSHALL", &server)
 }
 
-fn flush_loop(side: Side, footprint: &mut Footprint) -> Outcome {
+fn flush_loop(side: Side, footprint: &mut Footprint) -> Result {
     let server = start_with(side, &["--maxmemory", "64mb"])?;
     let mut client = connect(&server)?;
     for _ in 0..20 {
@@ -100,7 +100,7 @@ fn flush_loop(side: Side, footprint: &mut Footprint) -> Outcome {
     footprint.note_shrunk("the last FLUSHALL", &server)
 }
 
-fn shifting_sizes(side: Side, footprint: &mut Footprint) -> Outcome {
+fn shifting_sizes(side: Side, footprint: &mut Footprint) -> Result {
     let settings = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let server = start_with(side, &settings)?;
     let mut client = connect(&server)?;
@@ -111,7 +111,7 @@ fn shifting_sizes(side: Side, footprint: &mut Footprint) -> Outcome {
     footprint.note_shrunk("the sizes have shifted", &server)
 }
 
-fn slow_readers(side: Side, footprint: &mut Footprint) -> Outcome {
+fn slow_readers(side: Side, footprint: &mut Footprint) -> Result {
     let server = start_with(side, &[])?;
     let mut client = connect(&server)?;
     send_large(&mut client, "SET", SHARED_LEN)?;
@@ -130,7 +130,7 @@ fn slow_readers(side: Side, footprint: &mut Footprint) -> Outcome {
 }
 
 /// How long others wait at most while a value of 512 MiB comes, goes out, and is worked on.
-fn stalls(figures: &mut Figures) -> Outcome {
+fn stalls(figures: &mut Figures) -> Result {
     let mut least = PerSide::<Vec<f64>>::default();
     for _ in 0..STALL_ROUNDS {
         for side in SIDES {
@@ -149,7 +149,7 @@ fn stalls(figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn stalls_of(side: Side) -> Outcome<Vec<f64>> {
+fn stalls_of(side: Side) -> Result<Vec<f64>> {
     let server = start_with(side, &[])?;
     let mut client = connect(&server)?;
     // A little less, so that there is something to append.
@@ -171,13 +171,13 @@ fn stalls_of(side: Side) -> Outcome<Vec<f64>> {
     Ok(vec![set, get, edits])
 }
 
-fn connect(server: &RedisServer) -> Outcome<TcpStream> {
+fn connect(server: &RedisServer) -> Result<TcpStream> {
     let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-fn expect(client: &mut TcpStream, request: &[u8], reply: &[u8]) -> Outcome {
+fn expect(client: &mut TcpStream, request: &[u8], reply: &[u8]) -> Result {
     client.write_all(request)?;
     let mut seen = vec![0; reply.len()];
     client.read_exact(&mut seen)?;
@@ -188,7 +188,7 @@ fn expect(client: &mut TcpStream, request: &[u8], reply: &[u8]) -> Outcome {
 }
 
 /// Sets `count` keys to values of `len` bytes, as many per request as make up some 100 kB.
-fn fill(client: &mut TcpStream, count: usize, len: usize) -> Outcome {
+fn fill(client: &mut TcpStream, count: usize, len: usize) -> Result {
     let value = vec![b'x'; len];
     let per_request = (100_000 / len).clamp(1, 500);
     for first in (0..count).step_by(per_request) {
@@ -204,7 +204,7 @@ fn fill(client: &mut TcpStream, count: usize, len: usize) -> Outcome {
     Ok(())
 }
 
-fn send_large(client: &mut TcpStream, command: &str, len: usize) -> Outcome {
+fn send_large(client: &mut TcpStream, command: &str, len: usize) -> Result {
     let head = format!("*3\r\n${}\r\n{command}\r\n$5\r\nlarge\r\n${len}\r\n", command.len());
     client.write_all(head.as_bytes())?;
     let chunk = vec![b'x'; 1 << 20];
@@ -217,7 +217,7 @@ fn send_large(client: &mut TcpStream, command: &str, len: usize) -> Outcome {
     expect(client, b"\r\n", b"+OK\r\n")
 }
 
-fn skip(client: &mut TcpStream, mut len: usize) -> Outcome {
+fn skip(client: &mut TcpStream, mut len: usize) -> Result {
     let mut chunk = vec![0; 1 << 20];
     while len > 0 {
         let wanted = len.min(chunk.len());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::report::Figures;
 use crate::servers::{PerSide, cpu_us, resident_bytes, start};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// What the start leaves to be done shall not count.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -13,7 +13,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 const CPU_MS_PER_SECOND_MAX: f64 = 1.0;
 const RESIDENT_MB_MAX: f64 = 10.0;
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let idle = PerSide::measure(|side| {
         let server = start(side)?;
         sleep(SETTLING);

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use report::Figures;
 
-fn main() -> Outcome {
+fn main() -> Result {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let Options { scale, only } = options(&words)?;
@@ -61,7 +61,7 @@ struct Options {
     only: Option<Measure>,
 }
 
-fn options(mut words: &[&str]) -> Outcome<Options> {
+fn options(mut words: &[&str]) -> Result<Options> {
     let mut options = Options { scale: Scale::FULL, only: None };
     let (mut before, mut failovers) = (None, None);
     loop {
@@ -80,21 +80,21 @@ fn options(mut words: &[&str]) -> Outcome<Options> {
     Ok(options)
 }
 
-fn speed_alone(scale: &Scale, _: &mut Figures) -> Outcome {
+fn speed_alone(scale: &Scale, _: &mut Figures) -> Result {
     speed::measure(scale)?.print();
     Ok(())
 }
 
 /// One command, in half a minute.
-fn get_alone(scale: &Scale, _: &mut Figures) -> Outcome {
+fn get_alone(scale: &Scale, _: &mut Figures) -> Result {
     speed::measure_one(scale, "get")?.print();
     Ok(())
 }
 
-type Measure = fn(&Scale, &mut Figures) -> Outcome;
+type Measure = fn(&Scale, &mut Figures) -> Result;
 
 /// What is measured by itself.
-fn only(what: &str) -> Outcome<Measure> {
+fn only(what: &str) -> Result<Measure> {
     match what {
         "speed" => Ok(speed_alone),
         "get" => Ok(get_alone),
@@ -161,4 +161,4 @@ impl Scale {
 }
 
 /// Whatever went wrong ends the run.
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;

@@ -1,6 +1,6 @@
 //! Memory per key: 16-byte keys, 8-byte values, at sizes where a table might be at its worst.
 
-use crate::Outcome;
+use crate::Result;
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, info, insert, resident_bytes, start};
 
@@ -29,7 +29,7 @@ const KINDS: [Kind; 2] = [
     Kind { words: "with TTL", expiry: Expiry::Tomorrow, used_max: 76.0, resident_max: 95.0 },
 ];
 
-pub(crate) fn measure(figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(figures: &mut Figures) -> Result {
     for Kind { words, expiry, used_max, resident_max } in KINDS {
         let worst = PerSide::measure(|side| worst(side, expiry))?;
         let (ours, theirs) = (worst.ours, worst.theirs);
@@ -44,7 +44,7 @@ pub(crate) fn measure(figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn worst(side: Side, expiry: Expiry) -> Outcome<Worst> {
+fn worst(side: Side, expiry: Expiry) -> Result<Worst> {
     let server = start(side)?;
     let used_at_first = info(&server, "memory", "used_memory")?;
     let resident_at_first = resident_bytes(&server)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::RedisServer;
 
-use crate::Outcome;
+use crate::Result;
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, info, insert, start};
 use crate::stall::longest_wait_ms_during;
@@ -15,7 +15,7 @@ const MEMBERS: usize = 1_000_000;
 const KEYS: usize = 1_000_000;
 const TURN_MS_MAX: f64 = 5.0;
 
-pub(crate) fn measure(figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(figures: &mut Figures) -> Result {
     let what = format!("UNLINK of a set of {MEMBERS}");
     tell(figures, &what, fill, |server| {
         server.cli(&["UNLINK", "big"]);
@@ -29,9 +29,9 @@ pub(crate) fn measure(figures: &mut Figures) -> Outcome {
 fn tell(
     figures: &mut Figures,
     what: &str,
-    prepare: impl Fn(&RedisServer) -> Outcome,
-    work: impl Fn(&RedisServer) -> Outcome,
-) -> Outcome {
+    prepare: impl Fn(&RedisServer) -> Result,
+    work: impl Fn(&RedisServer) -> Result,
+) -> Result {
     let mut longest_turn_ms = 0.0;
     let waits = PerSide::measure(|side| {
         let server = start(side)?;
@@ -51,7 +51,7 @@ fn tell(
 }
 
 /// Allows half of what is in use, and waits until the rest is gone.
-fn halve(server: &RedisServer) -> Outcome {
+fn halve(server: &RedisServer) -> Result {
     let memory_max = (info(server, "memory", "used_memory")? / 2.0) as usize;
     let memory_max = memory_max.to_string();
     let policy = "maxmemory-policy";
@@ -62,7 +62,7 @@ fn halve(server: &RedisServer) -> Outcome {
     Ok(())
 }
 
-fn fill(server: &RedisServer) -> Outcome {
+fn fill(server: &RedisServer) -> Result {
     const STEP: usize = 1000;
     let mut stream = TcpStream::connect(("127.0.0.1", server.port()))?;
     let reply = format!(":{STEP}\r\n");

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use testkit::{RedisServer, ServerProgram};
 
-use crate::Outcome;
+use crate::Result;
 
 const SERVER_CORE: &str = "0";
 const LOAD_CORE: usize = 1;
@@ -33,7 +33,7 @@ pub(crate) struct PerSide<T> {
 
 impl<T> PerSide<T> {
     /// Measures ours, then theirs.
-    pub(crate) fn measure(mut one: impl FnMut(Side) -> Outcome<T>) -> Outcome<Self> {
+    pub(crate) fn measure(mut one: impl FnMut(Side) -> Result<T>) -> Result<Self> {
         Ok(Self { ours: one(Side::Ours)?, theirs: one(Side::Theirs)? })
     }
 
@@ -48,7 +48,7 @@ impl<T> PerSide<T> {
 /// Keeps this process, and what it starts from now on, off the servers' core.
 ///
 /// Fails on a machine with one core, where nothing of this can be measured.
-pub(crate) fn stay_on_the_load_core() -> Outcome {
+pub(crate) fn stay_on_the_load_core() -> Result {
     let mut cores = CpuSet::new();
     cores.set(LOAD_CORE);
     sched_setaffinity(None, &cores).map_err(|error| {
@@ -57,22 +57,22 @@ pub(crate) fn stay_on_the_load_core() -> Outcome {
 }
 
 /// Starts a server on its core, without persistence.
-pub(crate) fn start(side: Side) -> Outcome<RedisServer> {
+pub(crate) fn start(side: Side) -> Result<RedisServer> {
     start_with(side, &[])
 }
 
 /// The same, with more settings.
-pub(crate) fn start_with(side: Side, settings: &[&str]) -> Outcome<RedisServer> {
+pub(crate) fn start_with(side: Side, settings: &[&str]) -> Result<RedisServer> {
     Ok(RedisServer::builder().program(pinned(side)?).args(settings).start())
 }
 
 /// Starts a server beside whoever asks, so that another one has the servers' core for itself.
-pub(crate) fn start_on_load_core(side: Side, settings: &[&str]) -> Outcome<RedisServer> {
+pub(crate) fn start_on_load_core(side: Side, settings: &[&str]) -> Result<RedisServer> {
     Ok(RedisServer::builder().program(unpinned(side)?).args(settings).start())
 }
 
 /// The program of a server or sentinel that has the servers' core.
-pub(crate) fn pinned(side: Side) -> Outcome<ServerProgram> {
+pub(crate) fn pinned(side: Side) -> Result<ServerProgram> {
     let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);
     Ok(match side {
         Side::Ours => pinned.arg(our_program()?).arg("serve"),
@@ -81,7 +81,7 @@ pub(crate) fn pinned(side: Side) -> Outcome<ServerProgram> {
 }
 
 /// The program of one that runs beside whoever asks.
-pub(crate) fn unpinned(side: Side) -> Outcome<ServerProgram> {
+pub(crate) fn unpinned(side: Side) -> Result<ServerProgram> {
     Ok(match side {
         Side::Ours => ServerProgram::new(our_program()?).arg("serve"),
         Side::Theirs => ServerProgram::redis(),
@@ -89,13 +89,13 @@ pub(crate) fn unpinned(side: Side) -> Outcome<ServerProgram> {
 }
 
 /// Starts another `tenure` on that core.
-pub(crate) fn start_program(tenure: &Path) -> Outcome<RedisServer> {
+pub(crate) fn start_program(tenure: &Path) -> Result<RedisServer> {
     let pinned = ServerProgram::new("taskset").arg("-c").arg(SERVER_CORE);
     Ok(RedisServer::builder().program(pinned.arg(tenure).arg("serve")).start())
 }
 
 /// `tenure` lies beside this program.
-fn our_program() -> Outcome<std::path::PathBuf> {
+fn our_program() -> Result<std::path::PathBuf> {
     let path = std::env::current_exe()?.with_file_name("tenure");
     if path.exists() {
         return Ok(path);
@@ -105,12 +105,12 @@ fn our_program() -> Outcome<std::path::PathBuf> {
 
 /// Processor time of all threads so far, in microseconds. The scheduler counts nanoseconds, where
 /// `/proc/PID/stat` has ticks of ten milliseconds.
-pub(crate) fn cpu_us(server: &RedisServer) -> Outcome<f64> {
+pub(crate) fn cpu_us(server: &RedisServer) -> Result<f64> {
     cpu_us_of(server.pid())
 }
 
 /// The same of any process.
-pub(crate) fn cpu_us_of(pid: u32) -> Outcome<f64> {
+pub(crate) fn cpu_us_of(pid: u32) -> Result<f64> {
     let mut total = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = fs::read_to_string(thread?.path().join("schedstat"))?;
@@ -120,19 +120,19 @@ pub(crate) fn cpu_us_of(pid: u32) -> Outcome<f64> {
 }
 
 /// Resident memory in bytes.
-pub(crate) fn resident_bytes(server: &RedisServer) -> Outcome<f64> {
+pub(crate) fn resident_bytes(server: &RedisServer) -> Result<f64> {
     resident_bytes_of(server.pid())
 }
 
 /// The same of any process.
-pub(crate) fn resident_bytes_of(pid: u32) -> Outcome<f64> {
+pub(crate) fn resident_bytes_of(pid: u32) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm"))?;
     let pages: u64 = text.split_whitespace().nth(1).unwrap_or("").parse()?;
     Ok((pages * rustix::param::page_size() as u64) as f64)
 }
 
 /// A number that INFO tells.
-pub(crate) fn info(server: &RedisServer, section: &str, field: &str) -> Outcome<f64> {
+pub(crate) fn info(server: &RedisServer, section: &str, field: &str) -> Result<f64> {
     let text = server.cli(&["INFO", section]);
     let mut lines = text.lines().filter_map(|line| line.trim_end().split_once(':'));
     let found = lines.find(|(name, _)| *name == field);
@@ -151,7 +151,7 @@ pub(crate) enum Expiry {
 const BATCH: usize = 64;
 
 /// Sets keys of 16 bytes to values of 8 bytes that are no numbers.
-pub(crate) fn insert(server: &RedisServer, keys: Range<usize>, expiry: Expiry) -> Outcome {
+pub(crate) fn insert(server: &RedisServer, keys: Range<usize>, expiry: Expiry) -> Result {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port()))?;
     stream.set_nodelay(true)?;
     let mut request = Vec::new();

@@ -11,7 +11,7 @@ use trials::clock;
 use crate::append::slower_max;
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, info, insert, resident_bytes, start_with};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const TURN_MS_MAX: f64 = 5.0;
 const MEMORY_PERCENT_MAX: f64 = 10.0;
@@ -31,7 +31,7 @@ struct Seen {
     load_seconds: f64,
 }
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let seen = PerSide::measure(|side| measure_side(side, scale))?;
     let (ours, theirs) = (seen.ours, seen.theirs);
     let what = format!(
@@ -56,7 +56,7 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn measure_side(side: Side, scale: &Scale) -> Outcome<Seen> {
+fn measure_side(side: Side, scale: &Scale) -> Result<Seen> {
     let server = start_with(side, &[])?;
     insert(&server, 0..scale.snapshot_keys, Expiry::Never)?;
     add_large(&server, scale.snapshot_members)?;
@@ -71,13 +71,13 @@ fn measure_side(side: Side, scale: &Scale) -> Outcome<Seen> {
             info(&server, "persistence", "rdb_last_cow_size")? / resident_before * 100.0;
     }
     let loads = (0..scale.loads).map(|_| load_seconds(side, &server));
-    let loads = loads.collect::<Outcome<Vec<f64>>>()?;
+    let loads = loads.collect::<Result<Vec<f64>>>()?;
     seen.load_seconds = loads.into_iter().fold(f64::MAX, f64::min);
     Ok(seen)
 }
 
 /// How long another server of the same kind takes to load the file of this one.
-fn load_seconds(side: Side, server: &RedisServer) -> Outcome<f64> {
+fn load_seconds(side: Side, server: &RedisServer) -> Result<f64> {
     let folder = server.folder().to_string_lossy().into_owned();
     let allowed = ["--enable-debug-command", "yes", "--enable-protected-configs", "yes"];
     let loading = start_with(side, &allowed)?;
@@ -91,7 +91,7 @@ fn load_seconds(side: Side, server: &RedisServer) -> Outcome<f64> {
     Ok(clock::now().since(started_at).as_secs_f64())
 }
 
-fn add_large(server: &RedisServer, members: usize) -> Outcome {
+fn add_large(server: &RedisServer, members: usize) -> Result {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port()))?;
     stream.set_nodelay(true)?;
     for first in (0..members).step_by(CHUNK) {
@@ -109,7 +109,7 @@ fn add_large(server: &RedisServer, members: usize) -> Outcome {
 }
 
 /// Sends one request and reads its one-line reply.
-fn ask(stream: &mut TcpStream, words: &[String]) -> Outcome {
+fn ask(stream: &mut TcpStream, words: &[String]) -> Result {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         write!(request, "${}\r\n{word}\r\n", word.len())?;
@@ -126,7 +126,7 @@ fn ask(stream: &mut TcpStream, words: &[String]) -> Outcome {
     }
 }
 
-fn watch_snapshot(server: &RedisServer, scale: &Scale, resident_before: f64) -> Outcome<Seen> {
+fn watch_snapshot(server: &RedisServer, scale: &Scale, resident_before: f64) -> Result<Seen> {
     let done = AtomicBool::new(false);
     let started_at = clock::now();
     let replied = server.cli(&["BGSAVE"]);

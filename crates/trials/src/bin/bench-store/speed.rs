@@ -6,7 +6,7 @@ use testkit::RedisServer;
 
 use crate::report::verdict;
 use crate::servers::{PerSide, SIDES, cpu_us, start, start_program};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// What redis-benchmark calls them, and how much of the usual number of requests each gets.
 const TESTS: [Test; 7] = [
@@ -62,16 +62,16 @@ pub(crate) struct Speeds {
     has_before: bool,
 }
 
-pub(crate) fn measure(scale: &Scale) -> Outcome<Speeds> {
+pub(crate) fn measure(scale: &Scale) -> Result<Speeds> {
     measure_some(scale, |_| true)
 }
 
 /// The rows of one command.
-pub(crate) fn measure_one(scale: &Scale, test: &str) -> Outcome<Speeds> {
+pub(crate) fn measure_one(scale: &Scale, test: &str) -> Result<Speeds> {
     measure_some(scale, |name| name == test)
 }
 
-fn measure_some(scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Outcome<Speeds> {
+fn measure_some(scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Result<Speeds> {
     let mut rows = Vec::new();
     for &value_len in scale.value_lens {
         for Test { name, .. } in TESTS.iter().filter(|test| is_wanted(test.name)) {
@@ -99,7 +99,7 @@ fn run_all(
     scale: &Scale,
     rows: &mut [Row],
     best_of: impl Fn(&mut Row) -> &mut Best,
-) -> Outcome {
+) -> Result {
     let mut preloaded_len = None;
     for row in rows {
         if preloaded_len != Some(row.value_len) {
@@ -117,7 +117,7 @@ fn run_all(
     Ok(())
 }
 
-fn run_once(server: &RedisServer, of_row: &Load) -> Outcome<Best> {
+fn run_once(server: &RedisServer, of_row: &Load) -> Result<Best> {
     let before = cpu_us(server)?;
     let requests_per_second = load(server, of_row)?;
     let cpu_us = (cpu_us(server)? - before) / of_row.requests as f64;
@@ -156,7 +156,7 @@ impl Load {
 }
 
 /// Returns requests per second.
-pub(crate) fn load(server: &RedisServer, load: &Load) -> Outcome<f64> {
+pub(crate) fn load(server: &RedisServer, load: &Load) -> Result<f64> {
     let output = Command::new("redis-benchmark")
         .args(["-p", &server.port().to_string(), "--csv", "-t", load.test, "-r", KEYS])
         .args(["-d", &load.value_len.to_string(), "-P", &load.pipeline.to_string()])

@@ -10,13 +10,13 @@ use trials::clock;
 
 use crate::report::Figures;
 use crate::servers::{Expiry, PerSide, Side, info, insert, start};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const TURN_MS_MAX: f64 = 5.0;
 /// How often the second connection asks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let mut longest_turn_ms = 0.0;
     let waits = PerSide::measure(|side| {
         let server = start(side)?;
@@ -38,8 +38,8 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
 /// How long a second connection waits for an answer at most while `work` is done.
 pub(crate) fn longest_wait_ms_during(
     server: &RedisServer,
-    work: impl FnOnce() -> Outcome,
-) -> Outcome<f64> {
+    work: impl FnOnce() -> Result,
+) -> Result<f64> {
     let done = AtomicBool::new(false);
     let mut connection = TcpStream::connect(("127.0.0.1", server.port()))?;
     connection.set_nodelay(true)?;

@@ -16,9 +16,9 @@ use trials::clock;
 
 use crate::report::Figures;
 use crate::servers::{Side, start_on_load_core, start_with};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     sync::measure(scale, figures)?;
     stream::measure(scale, figures)
 }
@@ -35,18 +35,18 @@ const PRIMARY: [&str; 8] = [
     "64mb",
 ];
 
-fn start_primary(side: Side) -> Outcome<RedisServer> {
+fn start_primary(side: Side) -> Result<RedisServer> {
     start_with(side, &PRIMARY)
 }
 
 /// A server that follows nobody yet.
-fn start_replica(side: Side) -> Outcome<RedisServer> {
+fn start_replica(side: Side) -> Result<RedisServer> {
     start_on_load_core(side, &PRIMARY)
 }
 
 /// Replicas that have everything.
-fn attach(side: Side, primary: &RedisServer, count: usize) -> Outcome<Vec<RedisServer>> {
-    let replicas = (0..count).map(|_| start_replica(side)).collect::<Outcome<Vec<_>>>()?;
+fn attach(side: Side, primary: &RedisServer, count: usize) -> Result<Vec<RedisServer>> {
+    let replicas = (0..count).map(|_| start_replica(side)).collect::<Result<Vec<_>>>()?;
     for replica in &replicas {
         follow(replica, primary)?;
     }
@@ -57,7 +57,7 @@ fn attach(side: Side, primary: &RedisServer, count: usize) -> Outcome<Vec<RedisS
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Makes a server a replica, and returns after how many seconds it follows the stream.
-fn follow(replica: &RedisServer, primary: &RedisServer) -> Outcome<f64> {
+fn follow(replica: &RedisServer, primary: &RedisServer) -> Result<f64> {
     let mut line = Line::open(replica)?;
     let begun_at = clock::now();
     line.ask(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()])?;
@@ -73,7 +73,7 @@ fn follow(replica: &RedisServer, primary: &RedisServer) -> Outcome<f64> {
 }
 
 /// Waits until all replicas have applied what was written up to now.
-fn await_in_step(primary: &RedisServer, replicas: &[RedisServer]) -> Outcome {
+fn await_in_step(primary: &RedisServer, replicas: &[RedisServer]) -> Result {
     let begun_at = clock::now();
     let offset = Line::open(primary)?.number("master_repl_offset")?;
     for replica in replicas {
@@ -93,13 +93,13 @@ fn await_in_step(primary: &RedisServer, replicas: &[RedisServer]) -> Outcome {
 pub(crate) struct Line(BufReader<TcpStream>);
 
 impl Line {
-    pub(crate) fn open(server: &RedisServer) -> Outcome<Self> {
+    pub(crate) fn open(server: &RedisServer) -> Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", server.port()))?;
         stream.set_nodelay(true)?;
         Ok(Line(BufReader::new(stream)))
     }
 
-    pub(crate) fn ask(&mut self, words: &[&str]) -> Outcome<String> {
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String> {
         let mut request = Vec::new();
         write_request(&mut request, words);
         self.0.get_mut().write_all(&request)?;
@@ -107,7 +107,7 @@ impl Line {
     }
 
     /// One reply, of those that have one part.
-    fn reply(&mut self) -> Outcome<String> {
+    fn reply(&mut self) -> Result<String> {
         let mut head = String::new();
         self.0.read_line(&mut head)?;
         match head.trim_end().strip_prefix('$') {
@@ -122,13 +122,13 @@ impl Line {
     }
 
     /// A field of INFO replication.
-    fn info(&mut self, name: &str) -> Outcome<Option<String>> {
+    fn info(&mut self, name: &str) -> Result<Option<String>> {
         let all = self.ask(&["INFO", "replication"])?;
         let found = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         Ok(found.map(str::to_owned))
     }
 
-    fn number(&mut self, name: &str) -> Outcome<u64> {
+    fn number(&mut self, name: &str) -> Result<u64> {
         let text = self.info(name)?.ok_or_else(|| format!("INFO has no {name}"))?;
         Ok(text.parse()?)
     }
@@ -145,7 +145,7 @@ pub(crate) fn write_request(request: &mut Vec<u8>, words: &[impl AsRef<[u8]>]) {
 }
 
 /// Sets keys to values that do not compress.
-pub(crate) fn fill(server: &RedisServer, keys: Range<usize>, value_len: usize) -> Outcome {
+pub(crate) fn fill(server: &RedisServer, keys: Range<usize>, value_len: usize) -> Result {
     const BATCH_BYTES: usize = 64 * 1024;
     let batch_len = (BATCH_BYTES / value_len).clamp(1, 64);
     let mut line = Line::open(server)?;

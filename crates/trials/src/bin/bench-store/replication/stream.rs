@@ -9,14 +9,14 @@ use super::{Line, attach, await_in_step, fill, rounded, start_primary, write_req
 use crate::report::Figures;
 use crate::servers::{PerSide, Side, cpu_us, resident_bytes};
 use crate::speed::{Load, load};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const REPLICAS: [usize; 3] = [0, 1, 3];
 const REPLICA_CPU_RATIO_MAX: f64 = 0.9;
 const PIPELINE: usize = 16;
 const BACKLOG_EXTRA_PERCENT_MAX: f64 = 7.0;
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     measure_cpu(scale, figures)?;
     measure_backlog(figures)?;
     measure_wait(scale, figures)
@@ -29,7 +29,7 @@ struct Cost {
     replica_us: f64,
 }
 
-fn measure_cpu(scale: &Scale, figures: &mut Figures) -> Outcome {
+fn measure_cpu(scale: &Scale, figures: &mut Figures) -> Result {
     let unknown = Cost { primary_us: f64::MAX, replica_us: f64::MAX };
     let mut best = [PerSide { ours: unknown, theirs: unknown }; REPLICAS.len()];
     for _ in 0..scale.rounds {
@@ -60,14 +60,14 @@ fn measure_cpu(scale: &Scale, figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn cost_of_set(side: Side, count: usize, scale: &Scale) -> Outcome<Cost> {
+fn cost_of_set(side: Side, count: usize, scale: &Scale) -> Result<Cost> {
     let primary = start_primary(side)?;
     let requests = scale.requests * 6;
     let of_set = |requests| Load { test: "set", value_len: 64, pipeline: PIPELINE, requests };
     // All keys are there already, and the allocators have what they need.
     load(&primary, &of_set(requests))?;
     let replicas = attach(side, &primary, count)?;
-    let replicas_us = || replicas.iter().map(cpu_us).sum::<Outcome<f64>>();
+    let replicas_us = || replicas.iter().map(cpu_us).sum::<Result<f64>>();
     let (primary_before, replicas_before) = (cpu_us(&primary)?, replicas_us()?);
     load(&primary, &of_set(requests))?;
     await_in_step(&primary, &replicas)?;
@@ -79,7 +79,7 @@ fn cost_of_set(side: Side, count: usize, scale: &Scale) -> Outcome<Cost> {
 }
 
 /// Three replicas that read nothing while almost a whole backlog is written.
-fn measure_backlog(figures: &mut Figures) -> Outcome {
+fn measure_backlog(figures: &mut Figures) -> Result {
     let extra = PerSide::measure(|side| {
         const KEYS: usize = 1000;
         const VALUE_LEN: usize = 1000;
@@ -105,7 +105,7 @@ fn measure_backlog(figures: &mut Figures) -> Outcome {
 }
 
 /// How long a write and its confirmation by one replica take together.
-fn measure_wait(scale: &Scale, figures: &mut Figures) -> Outcome {
+fn measure_wait(scale: &Scale, figures: &mut Figures) -> Result {
     let worst = PerSide { ours: (f64::MAX, f64::MAX), theirs: (f64::MAX, f64::MAX) };
     let mut best = worst;
     for _ in 0..scale.rounds {
@@ -124,7 +124,7 @@ fn measure_wait(scale: &Scale, figures: &mut Figures) -> Outcome {
 }
 
 /// The median and the 99th percentile.
-fn wait_us(side: Side, count: usize) -> Outcome<(f64, f64)> {
+fn wait_us(side: Side, count: usize) -> Result<(f64, f64)> {
     let primary = start_primary(side)?;
     let replicas = attach(side, &primary, 1)?;
     await_in_step(&primary, &replicas)?;

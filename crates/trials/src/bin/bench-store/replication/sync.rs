@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{fill, follow, rounded, start_primary, start_replica};
 use crate::report::Figures;
 use crate::servers::{PerSide, Side, info, resident_bytes};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const TURN_MS_MAX: f64 = 5.0;
 /// Of what copy-on-write costs redis-server.
@@ -22,7 +22,7 @@ struct Seen {
     extra_mib: f64,
 }
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let (small, large) = (scale.sync_keys, scale.sync_keys / 10);
     for (keys, value_len) in [(small, 200), (large, 10 * 1024)] {
         let mut best: Option<PerSide<Seen>> = None;
@@ -68,7 +68,7 @@ impl Seen {
     }
 }
 
-fn sync_quietly(side: Side, keys: usize, value_len: usize) -> Outcome<Seen> {
+fn sync_quietly(side: Side, keys: usize, value_len: usize) -> Result<Seen> {
     let (primary, replica) = (start_primary(side)?, start_replica(side)?);
     fill(&primary, 0..keys, value_len)?;
     primary.cli(&["CONFIG", "RESETSTAT"]);
@@ -76,7 +76,7 @@ fn sync_quietly(side: Side, keys: usize, value_len: usize) -> Outcome<Seen> {
     Ok(Seen { seconds, stall_ms: stall_ms(side, &primary)?, extra_mib: 0.0 })
 }
 
-fn stall_ms(side: Side, primary: &testkit::RedisServer) -> Outcome<f64> {
+fn stall_ms(side: Side, primary: &testkit::RedisServer) -> Result<f64> {
     match side {
         Side::Ours => Ok(info(primary, "stats", "tenure_longest_turn_usec")? / 1e3),
         Side::Theirs => Ok(info(primary, "stats", "latest_fork_usec")? / 1e3),
@@ -84,7 +84,7 @@ fn stall_ms(side: Side, primary: &testkit::RedisServer) -> Outcome<f64> {
 }
 
 /// All keys are overwritten while they are sent, again and again.
-fn sync_under_writes(side: Side, keys: usize, value_len: usize) -> Outcome<Seen> {
+fn sync_under_writes(side: Side, keys: usize, value_len: usize) -> Result<Seen> {
     let (primary, replica) = (start_primary(side)?, start_replica(side)?);
     fill(&primary, 0..keys, value_len)?;
     let resident_before = resident_bytes(&primary)?;

@@ -11,7 +11,7 @@ use trials::stats::Samples;
 
 use crate::report::Figures;
 use crate::servers::{PerSide, SIDES, Side, unpinned};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// By how much we may exceed redis-sentinel.
 const RATIO_MAX: f64 = 1.05;
@@ -31,7 +31,7 @@ struct Watched {
 }
 
 /// In turn: while one group rests, the other is measured.
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let mut groups = PerSide::measure(Watched::start)?;
     for round in 0..scale.failovers {
         for side in SIDES {
@@ -53,7 +53,7 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
 }
 
 impl Watched {
-    fn start(side: Side) -> Outcome<Self> {
+    fn start(side: Side) -> Result<Self> {
         let servers = vec![ServerProgram::redis(); 3];
         let group = SentinelGroup::start_mixed(&servers, &vec![unpinned(side)?; 3]);
         let timeout = FAILOVER_TIMEOUT.as_millis().to_string();
@@ -70,7 +70,7 @@ impl Watched {
     }
 
     /// Kills the primary, and takes it back as a replica.
-    fn fail_over(&mut self) -> Outcome {
+    fn fail_over(&mut self) -> Result {
         let rested = clock::now().since(self.rests_since);
         sleep(REST.saturating_sub(rested));
         self.group.wait_until_heard();
@@ -106,7 +106,7 @@ impl Watched {
     }
 
     /// How many sentinels name another primary than the one at this port.
-    fn others_named(&mut self, port: u16) -> Outcome<usize> {
+    fn others_named(&mut self, port: u16) -> Result<usize> {
         let mut others = 0;
         for line in &mut self.lines {
             let master = SentinelGroup::MASTER;

@@ -8,7 +8,7 @@ use testkit::{GENEROUS, RedisServer, Sentinel, ServerProgram, wait_until};
 
 use crate::report::Figures;
 use crate::servers::{PerSide, SIDES, Side, cpu_us_of, pinned, resident_bytes_of};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 const PRIMARIES: usize = 50;
 /// By how much we may exceed redis-sentinel.
@@ -25,7 +25,7 @@ struct Cost {
     megabytes: f64,
 }
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let quiet = || RedisServer::builder().program(ServerProgram::redis()).start();
     let servers: Vec<RedisServer> = (0..PRIMARIES).map(|_| quiet()).collect();
     let none = Cost { cpu_ms: f64::MAX, megabytes: f64::MAX };
@@ -48,7 +48,7 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
     Ok(())
 }
 
-fn watch(side: Side, servers: &[RedisServer]) -> Outcome<Cost> {
+fn watch(side: Side, servers: &[RedisServer]) -> Result<Cost> {
     let mut lines = String::new();
     for (index, server) in servers.iter().enumerate() {
         writeln!(lines, "sentinel monitor m{index} 127.0.0.1 {} 2", server.port())?;

@@ -6,9 +6,9 @@ mod failover;
 mod idle;
 
 use crate::report::Figures;
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
-pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     idle::measure(scale, figures)?;
     failover::measure(scale, figures)
 }
