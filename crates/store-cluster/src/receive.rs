@@ -174,11 +174,13 @@ impl Cluster {
         if self.nodes[claimant].slots == header.slots {
             if self.nodes[sender].is_master() {
                 self.note_all_claimed(sender);
+                self.drop_outdated(sender, &header.slots);
             }
             return;
         }
         if self.nodes[sender].is_master() {
             self.weigh_claims(sender, header.config_epoch, &header.slots);
+            self.drop_outdated(sender, &header.slots);
         }
         self.tell_if_behind(sender, header);
     }

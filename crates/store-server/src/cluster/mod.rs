@@ -309,7 +309,11 @@ impl ClusterDriver {
         self.pending.iter().any(|output| {
             matches!(
                 output,
-                Output::Become(_) | Output::PauseWrites | Output::Unpause | Output::DropSlots(_)
+                Output::Become(_)
+                    | Output::PauseWrites
+                    | Output::Unpause
+                    | Output::DropSlots(_)
+                    | Output::FindKeys { .. }
             )
         })
     }
