@@ -56,7 +56,7 @@ pub enum AdminError {
     )]
     OutdatedKeys(u16),
     /// SETSLOT on a replica.
-    #[error("You can use SETSLOT only with masters.")]
+    #[error("Please use SETSLOT only with masters.")]
     OnlyMasters,
     /// SETSLOT NODE while there are keys.
     #[error(
