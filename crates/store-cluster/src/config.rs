@@ -24,8 +24,11 @@ pub struct ConfigError {
     pub what: String,
 }
 
-/// The greatest epoch that is believed: whoever claims it leaves room for those behind it.
+/// The greatest epoch that is believed of anybody.
 pub(crate) const EPOCH_MAX: u64 = u64::MAX / 4;
+/// The greatest that can be read. Whoever claims the greatest that is believed leaves room for those
+/// that others take behind it.
+pub(crate) const EPOCH_READ_MAX: u64 = u64::MAX / 2;
 
 /// The word before slots that this node gave away.
 const RELEASED_SLOTS: &str = "tenureReleasedSlots";
@@ -269,7 +272,7 @@ fn parse_vars(text: &str) -> Option<Vars> {
 }
 
 fn parse_epoch(text: &str) -> Option<u64> {
-    text.parse().ok().filter(|epoch| *epoch <= EPOCH_MAX)
+    text.parse().ok().filter(|epoch| *epoch <= EPOCH_READ_MAX)
 }
 
 fn parse_line(number: usize, line: &str) -> Result<Line, String> {

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, Ends, Save};
+use crate::config::EPOCH_MAX;
 use crate::flaw::Flaw;
 use crate::message::{Address, Body, Flags, Gossip, Header, Message, Update};
 use crate::node::{LinkId, NodeIndex};
 use crate::output::Output;
+
+/// How many epochs a node may have missed, where they are near the greatest.
+const EPOCH_STEP_MAX: u64 = 1 << 20;
 
 impl Cluster {
     pub(crate) fn receive(&mut self, link: LinkId, ends: Ends<'_>, message: &Message) {
@@ -15,6 +19,9 @@ impl Cluster {
             return;
         }
         let header = &message.header;
+        if !self.is_credible(message) {
+            return;
+        }
         if let Some(index) = dialled
             && !self.check_name(index, header)
         {
@@ -37,6 +44,18 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// Whether the epochs of a packet can be true. Beyond what is believed of anybody they must be
+    /// near those that are known: a liar must not use up the numbers.
+    fn is_credible(&self, message: &Message) -> bool {
+        let header = &message.header;
+        let told = match &message.body {
+            Body::Update(update) => update.config_epoch,
+            _ => 0,
+        };
+        let greatest = header.current_epoch.max(header.config_epoch).max(told);
+        greatest <= EPOCH_MAX || greatest <= self.current_epoch.saturating_add(EPOCH_STEP_MAX)
     }
 
     /// Whether a packet on a connection from here comes from whom it was opened to. A node in

@@ -6,7 +6,7 @@ use super::{
     EXTENSION_HEAD_LEN, EXTENSION_HOSTNAME, GOSSIP_LEN, HEADER_LEN, HOSTNAME_MAX, IP_LEN, MAGIC,
     MFLAG_EXTENSIONS, MFLAG_FORCED, MFLAG_PAUSED, VERSION, kind,
 };
-use crate::config::EPOCH_MAX;
+use crate::config::EPOCH_READ_MAX;
 use crate::id::{ID_TEXT_LEN, NodeId};
 use crate::message::{
     Address, Body, Flags, Gossip, Header, Message, Publication, Update as SlotUpdate,
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
 
     fn epoch(&mut self) -> Result<u64, DecodeError> {
         let epoch = self.u64()?;
-        if epoch <= EPOCH_MAX { Ok(epoch) } else { Err(DecodeError::Epoch(epoch)) }
+        if epoch <= EPOCH_READ_MAX { Ok(epoch) } else { Err(DecodeError::Epoch(epoch)) }
     }
 
     fn id(&mut self) -> Result<NodeId, DecodeError> {
