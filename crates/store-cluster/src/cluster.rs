@@ -55,7 +55,8 @@ pub struct Cluster {
     pub(crate) unclaimed: SlotSet,
     pub(crate) importing: BTreeMap<u16, NodeIndex>,
     pub(crate) migrating: BTreeMap<u16, NodeIndex>,
-    /// Slots that went from this node to another. Their keys that a restart brings back do not count.
+    /// Slots that went from this node to another. Their keys that a restart brings back do not
+    /// count.
     pub(crate) released: SlotSet,
     /// Those of them that have such keys: these go when the owner claims the slot.
     pub(crate) outdated: BTreeSet<u16>,

@@ -26,8 +26,8 @@ pub struct ConfigError {
 
 /// The greatest epoch that is believed of anybody.
 pub(crate) const EPOCH_MAX: u64 = u64::MAX / 4;
-/// The greatest that can be read. Whoever claims the greatest that is believed leaves room for those
-/// that others take behind it.
+/// The greatest that can be read. Whoever claims the greatest that is believed leaves room for
+/// those that others take behind it.
 pub(crate) const EPOCH_READ_MAX: u64 = u64::MAX / 2;
 
 /// The word before slots that this node gave away.
