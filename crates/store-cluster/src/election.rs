@@ -210,6 +210,8 @@ impl Cluster {
         self.election = Election::default();
         self.update_state();
         self.save(Save::First);
+        let left = std::mem::take(&mut self.released);
+        self.output(Output::FindKeys { left });
         self.tell_all();
     }
 

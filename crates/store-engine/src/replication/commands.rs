@@ -227,7 +227,16 @@ fn failover_options(request: Request<'_>) -> Result<FailoverRequest, CommandErro
     Ok(asked)
 }
 
+/// As Redis says it: clients know this text.
+const WAIT_ON_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please also note \
+                               that since Redis 4.0 if a replica is configured to be writable \
+                               (which is not the default) writes to replicas are just local and \
+                               are not propagated.";
+
 fn wait(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if cx.server.replication.link.is_some() {
+        return Err(CommandError::text(WAIT_ON_REPLICA));
+    }
     let count = integer(request.arg(1))?;
     let not_integer = CommandError::text("ERR timeout is not an integer or out of range");
     let timeout = store_resp::parse_integer(request.arg(2)).ok_or(not_integer)?;
