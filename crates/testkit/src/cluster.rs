@@ -138,7 +138,8 @@ impl ClusterGroup {
         });
     }
 
-    fn bear_silence_for(&mut self, timeout: Duration) {
+    /// How long the nodes bear with a silent one from now on.
+    pub fn bear_silence_for(&mut self, timeout: Duration) {
         self.timeout = timeout;
         self.answering().for_each(|node| node.bear_silence_for(timeout));
     }

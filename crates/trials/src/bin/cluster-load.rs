@@ -2,9 +2,10 @@
 
 use std::process::{Command, ExitCode};
 
-use testkit::ServerProgram;
+use testkit::{ClusterGroup, ServerProgram};
 use trials::cluster_load::{
-    How, Operator, ProgramWriters, Writers, Written, all_of, judge, lose_a_master, mixed, roll,
+    How, Operator, ProgramWriters, Writers, Written, all_of, judge, lose_a_master, mixed,
+    orphan_a_master, roll,
 };
 
 const USAGE: &str = "cluster-load [--clients N] [--rounds N] [--program WORD…]";
@@ -52,7 +53,7 @@ fn run(options: &Options) -> Result<(), String> {
     let own = ServerProgram::own();
     for round in 1..=options.rounds {
         println!("round {round}: three nodes of ours and three of redis-server");
-        operate(options, &own)?;
+        load_mixed(options, &own)?;
         if !options.program.is_empty() {
             // What they do when a connection breaks is their own affair.
             continue;
@@ -64,43 +65,44 @@ fn run(options: &Options) -> Result<(), String> {
         let writers = Writers::start(&group, options.clients)?;
         let all: Vec<usize> = (0..group.len()).collect();
         roll(&mut group, &all, &|what| println!("  {what}"));
-        report(&group, writers.finish()?)?;
+        report(&group, &writers.finish()?)?;
     }
     Ok(())
 }
 
-/// Nothing breaks, so nothing is lost.
-fn operate(options: &Options, own: &ServerProgram) -> Result<(), String> {
-    let group = mixed(own).steady();
-    let tell = |what: &str| println!("  {what}");
-    let operator = Operator::new(&group, &tell);
-    let operate = || {
-        operator.fail_over(&group.masters());
-        operator.move_slots(SLOTS);
-        operator.orphan_a_master();
-        // Back to the other kind.
-        operator.fail_over(&group.masters());
-    };
+/// No primary breaks, so nothing is lost.
+fn load_mixed(options: &Options, own: &ServerProgram) -> Result<(), String> {
+    let mut group = mixed(own).steady();
     let written = match &options.program[..] {
         [] => {
             let writers = Writers::start(&group, options.clients)?;
-            operate();
+            operate(&mut group);
             writers.finish()?
         }
         [program, words @ ..] => {
             let mut command = Command::new(program);
             command.args(words);
             let writers = ProgramWriters::start(command, &group, options.clients);
-            operate();
+            operate(&mut group);
             writers.finish()?
         }
     };
-    report(&group, written)
+    report(&group, &written)
 }
 
-fn report(group: &testkit::ClusterGroup, written: Written) -> Result<(), String> {
+fn operate(group: &mut ClusterGroup) {
+    let tell = |what: &str| println!("  {what}");
+    let operator = Operator::new(group, &tell);
+    operator.fail_over(&group.masters());
+    operator.move_slots(SLOTS);
+    orphan_a_master(group, &tell);
+    // Back to the other kind, where there is one.
+    Operator::new(group, &tell).fail_over(&group.masters());
+}
+
+fn report(group: &ClusterGroup, written: &Written) -> Result<(), String> {
     println!("  {written}");
-    judge(group, &written)?;
+    judge(group, written)?;
     println!("  all keys are what was acknowledged");
     Ok(())
 }

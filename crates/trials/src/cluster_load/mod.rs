@@ -15,7 +15,7 @@ use testkit::{ClusterGroup, Host, ServerProgram};
 
 pub use loss::{How, Loss, lose_a_master};
 pub use model::{Tally, Written, fill, judge};
-pub use operator::{Operator, roll};
+pub use operator::{Operator, orphan_a_master, roll};
 pub use program::ProgramWriters;
 pub use writers::Writers;
 

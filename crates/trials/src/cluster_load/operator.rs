@@ -1,9 +1,13 @@
 //! What operators do to a cluster that is in use, without losing anything.
 
+use std::time::Duration;
+
 use testkit::{ClusterGroup, GENEROUS, wait_until};
 
+/// How long a node that was killed is waited for. The others are busy, and must not be missed.
+const MISSED_AFTER: Duration = Duration::from_secs(8);
 /// A replica moves by itself to a master that has had none for five seconds.
-const MIGRATES_WITHIN: std::time::Duration = GENEROUS.saturating_mul(2);
+const MIGRATES_WITHIN: Duration = GENEROUS.saturating_mul(2);
 
 /// Does one thing after the other.
 pub struct Operator<'a> {
@@ -49,22 +53,31 @@ impl<'a> Operator<'a> {
         let counts = masters.iter().map(|master| self.group.slots_of(*master));
         assert!(counts.clone().max() <= counts.min().map(|least| least + count / 2), "balanced");
     }
+}
 
-    /// A master loses its only replica to another one, and gets one back by itself.
-    ///
-    /// # Panics
-    /// When no replica comes.
-    pub fn orphan_a_master(&self) {
-        let masters = self.group.masters();
-        let (orphan, other) = (masters[0], masters[1]);
-        let replica = self.group.replicas_of(orphan)[0];
-        (self.tell)(&format!("node {replica} leaves {orphan} for {other}"));
-        self.group.follow(replica, other);
-        wait_until("a replica for the master without one", MIGRATES_WITHIN, || {
-            !self.group.replicas_of(orphan).is_empty()
-        });
-        self.group.wait_until_whole();
-    }
+/// A replica dies, and one that another master can spare takes its place by itself.
+///
+/// # Panics
+/// When no replica comes.
+pub fn orphan_a_master(group: &mut ClusterGroup, tell: &dyn Fn(&str)) {
+    let masters = group.masters();
+    let (giver, rich, orphan) = (masters[0], masters[1], masters[2]);
+    let (spare, lost) = (group.replicas_of(giver)[0], group.replicas_of(orphan)[0]);
+    tell(&format!("node {spare} leaves {giver} for {rich}"));
+    group.follow(spare, rich);
+    group.wait_until_whole();
+    tell(&format!("node {lost}, the replica of {orphan}, is killed"));
+    group.bear_silence_for(MISSED_AFTER);
+    group.kill(lost);
+    wait_until("a replica for the master without one", MIGRATES_WITHIN, || {
+        !group.replicas_of(orphan).is_empty()
+    });
+    group.set_patient(true);
+    group.restart(lost);
+    group.wait_until_whole();
+    // It comes back to its master, which has two now; the first has none.
+    group.follow(lost, giver);
+    group.wait_until_whole();
 }
 
 /// Restarts these nodes, one after the other. A master hands its part to its replica first.
