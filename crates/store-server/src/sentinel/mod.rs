@@ -154,13 +154,20 @@ impl SentinelDriver {
     /// become replies.
     pub(crate) fn take_bytes(&mut self, id: LinkId, bytes: &[u8]) -> Result<Vec<Reply>, ()> {
         let Some(link) = self.links.get_mut(&id) else { return Ok(Vec::new()) };
-        link.unparsed.extend_from_slice(bytes);
+        // Most replies come whole: a connection that waits for none keeps no memory for them.
+        let mut earlier = std::mem::take(&mut link.unparsed);
+        let input = if earlier.is_empty() {
+            bytes
+        } else {
+            earlier.extend_from_slice(bytes);
+            &earlier
+        };
         let (mut replies, mut at) = (Vec::new(), 0);
-        while let Some((reply, len)) = ReplyParser.parse(&link.unparsed[at..]).map_err(|_| ())? {
+        while let Some((reply, len)) = ReplyParser.parse(&input[at..]).map_err(|_| ())? {
             replies.push(reply);
             at += len;
         }
-        link.unparsed.drain(..at);
+        link.unparsed = input[at..].to_vec();
         if link.unparsed.len() > UNPARSED_MAX { Err(()) } else { Ok(replies) }
     }
 
