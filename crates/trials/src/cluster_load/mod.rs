@@ -14,7 +14,7 @@ mod writers;
 use testkit::{ClusterGroup, Host, ServerProgram};
 
 pub use loss::{How, Loss, lose_a_master};
-pub use model::{Tally, Written, fill, judge};
+pub use model::{Tally, Written, judge};
 pub use operator::{Operator, orphan_a_master, roll};
 pub use program::ProgramWriters;
 pub use writers::Writers;
@@ -41,7 +41,9 @@ pub fn all_of(program: &ServerProgram) -> ClusterGroup {
 }
 
 fn start(programs: &[ServerProgram]) -> ClusterGroup {
-    ClusterGroup::start_mixed_on(&vec![Host::loopback(); NODES], programs, |builder| {
+    let group = ClusterGroup::start_mixed_on(&vec![Host::loopback(); NODES], programs, |builder| {
         builder.args(["--enable-debug-command", "yes"])
-    })
+    });
+    model::fill(&group).expect("a new cluster takes keys");
+    group
 }

@@ -108,14 +108,15 @@ fn still_life() -> Vec<Cmd> {
 }
 
 /// Writes what all keys are compared with besides those of the writers.
-///
-/// # Errors
-/// What the cluster answers.
-pub async fn fill(client: &ClusterClient) -> Result<(), String> {
-    for outcome in client.query_all(still_life()).await {
-        outcome.map_err(|error| error.to_string())?;
-    }
-    Ok(())
+pub(super) fn fill(group: &ClusterGroup) -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = ClusterClient::connect(&group.url()).await?;
+        for outcome in client.query_all(still_life()).await {
+            outcome?;
+        }
+        Ok(())
+    })
 }
 
 /// Compares all keys of all masters with what must be there, and those of each master with its

@@ -9,7 +9,7 @@ use testkit::{ClusterGroup, GENEROUS, wait_until};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use super::model::{Tally, Written, fill};
+use super::model::{Tally, Written};
 
 /// Keys of each client, half of them counters and half lists.
 pub(super) const KEYS_EACH: usize = 10;
@@ -46,9 +46,6 @@ impl Writers {
         for number in 0..count {
             let connecting = ClusterClient::connect(&url);
             let client = writers.runtime.block_on(connecting).map_err(|error| error.to_string())?;
-            if number == 0 {
-                writers.runtime.block_on(fill(&client))?;
-            }
             let writing = write(client, number, Arc::clone(&writers.shared));
             writers.tasks.push(writers.runtime.spawn(writing));
         }
