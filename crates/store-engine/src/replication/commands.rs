@@ -34,9 +34,14 @@ pub(crate) const TABLE: &[Command] = &[
     Command::new("replicaof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "5.0.0", "O(1)", "Makes the server a replica or a master.")
         .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))"),
-    Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | SENTINEL, role)
-        .categories(category::ADMIN | category::DANGEROUS)
-        .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
+    Command::new(
+        "role",
+        Exactly(1),
+        NO_SCRIPT | LOADING | STALE | FAST | SENTINEL | TELLS_OFFSET,
+        role,
+    )
+    .categories(category::ADMIN | category::DANGEROUS)
+    .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master.")
         .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))")

@@ -111,6 +111,8 @@ impl EventLoop {
             self.nodes_file_written(&mut driver, written);
         }
         if driver.is_started {
+            // A master that hands its slots over tells how far all is that it has acknowledged.
+            self.feed_early();
             self.tell_data(&mut driver);
             self.kill_bus_links(&mut driver);
             self.accept_bus(&mut driver);
