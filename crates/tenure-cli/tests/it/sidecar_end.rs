@@ -107,6 +107,19 @@ fn a_leader_ends_when_asked_to_though_the_store_does_not_answer() {
     server.resume();
 }
 
+#[test]
+fn a_release_that_the_store_did_not_confirm_is_told() {
+    let mut server = RedisServer::start();
+    let folder = TempFolder::create();
+    let (mut process, _) = leading(&server, &folder, "");
+    server.pause();
+    process.terminate();
+    assert!(process.wait(GENEROUS).success());
+    let said = written(&folder, "stderr");
+    assert!(said.contains("leases end by themselves"), "{said}");
+    server.resume();
+}
+
 const LEADS_LONG: &str = "leader_election_master_status{name=\"long\"} 1";
 
 #[test]
