@@ -305,15 +305,9 @@ fn a_signal_that_was_ignored_from_the_start_ends_nobody() {
     let script = "while :; do echo >> lines; sleep 0.05; done";
     let plain =
         stage.command(&["run", crate::stage::NAME, "--ttl", "3s", "--", "sh", "-c", script]);
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(plain.get_program());
-    command.args(plain.get_args()).current_dir(stage.folder.path());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let shell = ["-c", "trap '' HUP; exec \"$0\" \"$@\""];
+    let mut command = crate::stage::started_by("sh", &shell, &plain);
+    command.current_dir(stage.folder.path());
     let mut wrapper = testkit::Process::spawn(command);
     let lines = || std::fs::read(stage.folder.path().join("lines")).map_or(0, |text| text.len());
     testkit::wait_until("the program to run", testkit::GENEROUS, || lines() > 0);
