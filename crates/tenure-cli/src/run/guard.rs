@@ -108,23 +108,26 @@ impl Post {
     fn perform(&mut self, output: GuardOutput) {
         match output {
             GuardOutput::KillGroup(group) => {
-                let answer = answer_of(kill_process_group(to_system(group), Signal::KILL));
+                let answer = match &self.marked {
+                    Some((processes, _)) => processes.kill_group(group),
+                    None => answer_of(kill_process_group(to_system(group), Signal::KILL)),
+                };
                 self.machine.handle_killed(boot_now(), group, answer);
             }
             GuardOutput::KillStray(stray) => {
                 let processes = self.marked.as_ref().map(|(processes, _)| processes);
                 let answer = processes.and_then(|processes| processes.kill_stray(stray));
-                if answer == Some(KillAnswer::Refused) {
-                    self.machine.handle_refused(stray.pid);
-                }
+                let answer = answer.unwrap_or(KillAnswer::Gone);
+                self.machine.handle_stray_killed(stray.pid, answer);
             }
             GuardOutput::KillMarked => {
                 let mut refused = Vec::new();
-                let found = self.marked.as_ref().map_or(0, |(processes, mark)| {
-                    processes.kill_marked(mark, |pid| refused.push(pid))
-                });
+                let found = self
+                    .marked
+                    .as_ref()
+                    .map(|(processes, mark)| processes.kill_marked(mark, |pid| refused.push(pid)));
                 refused.into_iter().for_each(|pid| self.machine.handle_refused(pid));
-                self.machine.handle_searched(boot_now(), found);
+                self.machine.handle_searched(boot_now(), found.unwrap_or_default());
             }
             GuardOutput::Reply(reply) => {
                 // One that cannot be written counts as silence, which the wrapper acts on.

@@ -67,6 +67,17 @@ impl GuardLink {
         Reply::from_bytes(bytes)
     }
 
+    /// The next thing that it has said already, without waiting for more.
+    pub(super) fn said(&mut self) -> Option<Reply> {
+        let mut bytes = [0; REPLY_LEN];
+        let room = REPLY_LEN - self.heard.len();
+        let len = rustix::io::read(self.replies.as_fd(), &mut bytes[..room]).unwrap_or(0);
+        self.heard.extend_from_slice(&bytes[..len]);
+        let whole = self.heard.as_slice().try_into().ok()?;
+        self.heard.clear();
+        Reply::from_bytes(whole)
+    }
+
     /// What is wrong with it, as far as the system knows.
     pub(super) fn trouble(&self) -> Option<GuardTrouble> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED;
