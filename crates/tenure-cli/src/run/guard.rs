@@ -24,11 +24,13 @@ use tenure_run::{Guard, GuardMessage, GuardOutput, KillAnswer, NumberedOrder, OR
 use super::mark::Mark;
 use super::proc::{Processes, answer_of, to_system};
 use crate::clock::boot_now;
-use crate::log_queue;
-use crate::output::talk;
+use crate::output::warn;
+use crate::{log_queue, logging};
 
-/// The word with which the program starts itself as a guard; the instance id follows.
+/// The word with which the program starts itself as a guard; the instance id follows, and how the
+/// log is written if that is JSON.
 pub(crate) const SUBCOMMAND: &str = "__guard";
+pub(crate) const JSON: &str = "json";
 /// How long its last words may take: nobody waits for it, but it must end.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -39,9 +41,12 @@ pub(crate) fn run() -> ExitCode {
     let _ = SigSet::all().thread_block();
     // A group of its own, away from the terminal. It fails where there is one already.
     let _ = rustix::process::setsid();
+    if std::env::args_os().nth(3).is_some_and(|word| word == JSON) {
+        logging::write_json();
+    }
     let served = Post::open().map(|mut post| post.serve());
     if let Err(error) = &served {
-        talk(&format!("guard: {error}"));
+        warn(&format!("guard: {error}"));
     }
     log_queue::flush(LAST_WORDS_TIMEOUT);
     ExitCode::from(u8::from(served.is_err()))
@@ -136,7 +141,7 @@ impl Post {
             GuardOutput::Say(word) => {
                 // Not before there is something to say: a thread costs memory.
                 log_queue::start();
-                talk(&text_of(word));
+                warn(&text_of(word));
             }
             GuardOutput::Leave => {}
         }

@@ -32,7 +32,7 @@ use super::terminal::Terminal;
 use crate::clock::boot_now;
 use crate::exit::{self, Failure};
 use crate::local;
-use crate::output::{self, talk};
+use crate::output::{self, warn};
 
 /// With less than this a program was given no time to stop.
 const GRACE_MIN: Duration = Duration::from_millis(250);
@@ -299,7 +299,7 @@ impl Supervisor {
                 let tenure = self.tenure.clone();
                 tokio::spawn(async move { tenure.shutdown().await });
             }
-            Output::Say(word) => talk(&text_of(&word)),
+            Output::Say(word) => warn(&text_of(&word)),
             Output::Over(_) | Output::NoGuard => {}
         }
     }
@@ -310,7 +310,7 @@ impl Supervisor {
             (Output::StartGuard, guard) => match GuardLink::start(self.tenure.id().as_str()) {
                 Ok(started) => *guard = Some(started),
                 Err(error) => {
-                    talk(&format!("the guard process does not start: {error}"));
+                    warn(&format!("the guard process does not start: {error}"));
                     self.machine.handle_guard_failed(now);
                 }
             },
@@ -479,7 +479,7 @@ impl Supervisor {
         }
         if let Some(pid) = self.old_checks.first() {
             // It counts as a failure: nobody is told that work goes on.
-            return talk(&format!("health check {pid} does not end, so no other is started"));
+            return warn(&format!("health check {pid} does not end, so no other is started"));
         }
         if let Some(slow) = health.take_slow() {
             self.old_checks.end(slow, self.processes);
