@@ -49,8 +49,14 @@ pub enum AdminError {
     /// SETSLOT MIGRATING to, or IMPORTING from, oneself.
     #[error("Target node is myself")]
     Myself,
+    /// SETSLOT IMPORTING while keys that do not count are here.
+    #[error(
+        "Slot {0} has keys of an earlier time here. They are removed when this node hears its \
+         owner: try again then"
+    )]
+    OutdatedKeys(u16),
     /// SETSLOT on a replica.
-    #[error("You can use SETSLOT only with masters.")]
+    #[error("Please use SETSLOT only with masters.")]
     OnlyMasters,
     /// SETSLOT NODE while there are keys.
     #[error(
@@ -196,7 +202,11 @@ impl Cluster {
                 if self.owner(slot) == Some(self.me) {
                     return Err(AdminError::AlreadyOwner(slot));
                 }
-                self.importing.insert(slot, from);
+                let is_owner = self.owner(slot) == Some(from) && !self.nodes[from].is_failed();
+                if is_owner && self.outdated.contains(&slot) {
+                    return Err(AdminError::OutdatedKeys(slot));
+                }
+                self.import(slot, from);
             }
             SlotChange::Stable => {
                 self.migrating.remove(&slot);
@@ -231,6 +241,9 @@ impl Cluster {
             self.migrating.remove(&slot);
         }
         self.set_owner(slot, Some(taker));
+        if was_mine && taker != self.me {
+            self.released.insert(slot);
+        }
         let is_last = was_mine && taker != self.me && self.me().slot_count == 0;
         if is_last && self.settings.allows_migration && !self.breaks(Flaw::StayMaster) {
             self.log(Event::LastSlotLost { taker: id });
@@ -312,6 +325,7 @@ impl Cluster {
         self.make_master(me);
         self.importing.clear();
         self.migrating.clear();
+        self.forget_releases();
         (0..SLOT_COUNT).for_each(|slot| _ = self.set_owner(slot, None));
         let others: Vec<_> = self.nodes.iter().map(|(index, _)| index).collect();
         others.into_iter().filter(|index| *index != me).for_each(|index| self.remove_node(index));
@@ -362,36 +376,6 @@ impl Cluster {
         }
         self.update_state();
         self.finish();
-    }
-
-    /// The data that was loaded has keys of these slots. Those that nobody serves are this node's;
-    /// keys of others' slots are on their way to them. Returns both kinds.
-    pub fn adopt_keys(&mut self, now: Now, slots: &SlotSet) -> (SlotSet, SlotSet) {
-        self.now = now;
-        let (mut taken, mut foreign) = (SlotSet::default(), SlotSet::default());
-        if self.me().is_replica() {
-            return (taken, foreign);
-        }
-        let me = self.me;
-        for slot in slots.iter() {
-            match self.owner(slot) {
-                _ if self.importing.contains_key(&slot) => {}
-                Some(owner) if owner == me => {}
-                Some(owner) => {
-                    self.importing.insert(slot, owner);
-                    foreign.insert(slot);
-                }
-                None => {
-                    self.set_owner(slot, Some(me));
-                    taken.insert(slot);
-                }
-            }
-        }
-        if !taken.is_empty() || !foreign.is_empty() {
-            self.save(Save::First);
-            self.finish();
-        }
-        (taken, foreign)
     }
 
     /// Where a slot is being moved to.

@@ -70,7 +70,13 @@ impl Cluster {
             taken.lost.insert(slot);
             self.migrating.remove(&slot);
         }
+        if owner == Some(shard) {
+            self.released.insert(slot);
+        }
         self.set_owner(slot, Some(sender));
+        if let Some(owner) = owner.filter(|owner| self.is_succeeded(*owner)) {
+            self.replace_partner(owner, sender);
+        }
         self.save(Save::First);
     }
 

@@ -1,6 +1,6 @@
 //! One node of a cluster: what it knows, and the doors through which it is driven.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use store_resp::slot::SLOT_COUNT;
@@ -55,6 +55,11 @@ pub struct Cluster {
     pub(crate) unclaimed: SlotSet,
     pub(crate) importing: BTreeMap<u16, NodeIndex>,
     pub(crate) migrating: BTreeMap<u16, NodeIndex>,
+    /// Slots that went from this node to another. Their keys that a restart brings back do not
+    /// count.
+    pub(crate) released: SlotSet,
+    /// Those of them that have such keys: these go when the owner claims the slot.
+    pub(crate) outdated: BTreeSet<u16>,
     pub(crate) current_epoch: u64,
     pub(crate) last_vote_epoch: u64,
     /// When the operator was last told of an epoch that was refused.
@@ -81,7 +86,7 @@ pub struct Cluster {
     outputs: VecDeque<Output>,
     wakes_at: u64,
     #[cfg(feature = "flaws")]
-    flaw: Option<Flaw>,
+    flaws: Vec<Flaw>,
 }
 
 impl Cluster {
@@ -101,6 +106,8 @@ impl Cluster {
             unclaimed: SlotSet::default(),
             importing: BTreeMap::new(),
             migrating: BTreeMap::new(),
+            released: SlotSet::default(),
+            outdated: BTreeSet::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
             told_of_epoch_at: None,
@@ -124,7 +131,7 @@ impl Cluster {
             outputs: VecDeque::new(),
             wakes_at: now.monotonic_ms,
             #[cfg(feature = "flaws")]
-            flaw: None,
+            flaws: Vec::new(),
         };
         cluster.me_mut().hostname = cluster.settings.hostname.clone();
         cluster.mark_own_wish();
@@ -134,12 +141,12 @@ impl Cluster {
     /// Breaks a rule.
     #[cfg(feature = "flaws")]
     pub fn plant(&mut self, flaw: Flaw) {
-        self.flaw = Some(flaw);
+        self.flaws.push(flaw);
     }
 
     #[cfg(feature = "flaws")]
     pub(crate) fn breaks(&self, flaw: Flaw) -> bool {
-        self.flaw == Some(flaw)
+        self.flaws.contains(&flaw)
     }
 
     #[cfg(not(feature = "flaws"))]
@@ -336,6 +343,9 @@ impl Cluster {
             let node = &mut self.nodes[old];
             Arc::make_mut(&mut node.slots).remove(slot);
             node.slot_count -= 1;
+        }
+        if owner.is_some() && (owner == Some(self.me) || owner == self.me().master) {
+            self.forget_release(slot);
         }
         if let Some(new) = owner {
             let is_first = self.nodes[new].slot_count == 0;

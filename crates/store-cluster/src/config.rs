@@ -25,6 +25,9 @@ pub struct ConfigError {
     pub what: String,
 }
 
+/// The word before slots that this node gave away.
+const RELEASED_SLOTS: &str = "tenureReleasedSlots";
+
 /// Flags in the order in which they are written.
 const WORDS: &[(Flags, &str)] = &[
     (Flags::MYSELF, "myself"),
@@ -46,7 +49,13 @@ impl Cluster {
             text.push('\n');
         }
         let (current, vote) = (self.current_epoch, self.last_vote_epoch);
-        _ = writeln!(text, "vars currentEpoch {current} lastVoteEpoch {vote}");
+        _ = write!(text, "vars currentEpoch {current} lastVoteEpoch {vote}");
+        if !self.released.is_empty() {
+            let ranges = self.released.ranges().into_iter().map(range_text).collect::<Vec<_>>();
+            // Redis skips what it does not know here.
+            _ = write!(text, " {RELEASED_SLOTS} {}", ranges.join(","));
+        }
+        text.push('\n');
         text
     }
 
@@ -73,11 +82,8 @@ impl Cluster {
         let link = if is_linked { "connected" } else { "disconnected" };
         let (ping, pong) = (self.unix(node.ping_sent_at), self.unix(node.pong_at));
         _ = write!(text, " {ping} {pong} {epoch} {link}");
-        for (first, last) in node.slots.ranges() {
-            match first == last {
-                true => _ = write!(text, " {first}"),
-                false => _ = write!(text, " {first}-{last}"),
-            }
+        for range in node.slots.ranges() {
+            _ = write!(text, " {}", range_text(range));
         }
         if index == self.me {
             self.write_open_slots(text);
@@ -115,7 +121,13 @@ impl Cluster {
         for line in &lines.nodes {
             cluster.restore_relations(line)?;
         }
-        (cluster.current_epoch, cluster.last_vote_epoch) = lines.epochs;
+        (cluster.current_epoch, cluster.last_vote_epoch) = lines.vars.epochs;
+        for slot in lines.vars.released.into_iter().flat_map(|(first, last)| first..=last) {
+            let is_here = cluster.owner(slot) == Some(cluster.me);
+            if !is_here && !cluster.importing.contains_key(&slot) {
+                cluster.released.insert(slot);
+            }
+        }
         cluster.restore_epoch();
         cluster.mark_own_wish();
         Ok(cluster)
@@ -181,7 +193,15 @@ impl Cluster {
 #[derive(Debug)]
 struct Lines {
     nodes: Vec<Line>,
+    vars: Vars,
+}
+
+#[derive(Debug, Default)]
+struct Vars {
+    /// The greatest, and that of the last vote.
     epochs: (u64, u64),
+    /// Stretches of slots that were given away.
+    released: Vec<(u16, u16)>,
 }
 
 #[derive(Debug)]
@@ -210,31 +230,42 @@ fn error(line: usize, what: impl Into<String>) -> ConfigError {
 
 fn parse_lines(text: &str) -> Result<Lines, ConfigError> {
     let mut nodes = Vec::new();
-    let mut epochs = None;
+    let mut all_vars = None;
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let number = index + 1;
         match line.strip_prefix("vars ") {
-            Some(_) if epochs.is_some() => return Err(error(number, "vars are there twice")),
+            Some(_) if all_vars.is_some() => return Err(error(number, "vars are there twice")),
             Some(vars) => {
-                epochs = Some(parse_vars(vars).map_err(|what| error(number, what))?);
+                all_vars = Some(parse_vars(vars).map_err(|what| error(number, what))?);
             }
             None => nodes.push(parse_line(number, line).map_err(|what| error(number, what))?),
         }
     }
     // The file ends with them: without them it was cut off, and a vote may be missing.
     let end = text.lines().count();
-    let epochs = epochs.ok_or_else(|| error(end, "the line with the epochs is missing"))?;
-    Ok(Lines { nodes, epochs })
+    let vars = all_vars.ok_or_else(|| error(end, "the line with the epochs is missing"))?;
+    Ok(Lines { nodes, vars })
 }
 
-fn parse_vars(vars: &str) -> Result<(u64, u64), String> {
-    let words: Vec<_> = vars.split(' ').collect();
-    match words.as_slice() {
-        ["currentEpoch", current, "lastVoteEpoch", vote] => {
-            Ok((parse_epoch(current)?, parse_epoch(vote)?))
+/// Names and values. Other programs may have names of their own.
+fn parse_vars(text: &str) -> Result<Vars, String> {
+    let bad = || "vars cannot be read".to_owned();
+    let words: Vec<_> = text.split(' ').collect();
+    let (mut current, mut vote, mut released) = (None, None, Vec::new());
+    for pair in words.chunks(2) {
+        let [name, value] = pair else { return Err(bad()) };
+        match *name {
+            "currentEpoch" => current = Some(parse_epoch(value)?),
+            "lastVoteEpoch" => vote = Some(parse_epoch(value)?),
+            RELEASED_SLOTS => {
+                let ranges = value.split(',').map(parse_range).collect::<Option<_>>();
+                released = ranges.ok_or_else(bad)?;
+            }
+            _ => {}
         }
-        _ => Err("vars cannot be read".to_owned()),
     }
+    let epochs = current.zip(vote).ok_or_else(bad)?;
+    Ok(Vars { epochs, released })
 }
 
 fn parse_epoch(text: &str) -> Result<u64, String> {
@@ -323,4 +354,11 @@ fn parse_open(text: &str) -> Option<OpenSlot> {
     };
     let peer = NodeId::parse(peer.as_bytes())?;
     Some(OpenSlot { slot: parse_slot(slot)?, peer, is_importing })
+}
+
+fn range_text((first, last): (u16, u16)) -> String {
+    match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    }
 }

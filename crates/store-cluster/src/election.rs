@@ -210,6 +210,8 @@ impl Cluster {
         self.election = Election::default();
         self.update_state();
         self.save(Save::First);
+        let left = std::mem::take(&mut self.released);
+        self.output(Output::FindKeys { left });
         self.tell_all();
     }
 
@@ -322,10 +324,11 @@ impl Cluster {
         self.ping(to);
     }
 
-    /// My master's clients are paused, and this is all that they wrote.
+    /// My master's clients are paused, and this is all that they wrote. What it says last counts: a
+    /// script that it could not hold back may have gone on.
     pub(crate) fn note_paused_offset(&mut self, offset: u64) {
         if let Some(Manual::Waiting { master_offset, .. }) = &mut self.manual {
-            master_offset.get_or_insert(offset);
+            *master_offset = Some(offset);
         }
     }
 

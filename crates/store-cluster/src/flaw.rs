@@ -47,4 +47,8 @@ pub enum Flaw {
     NoRetry,
     /// A master that lost its last slot stays one.
     StayMaster,
+    /// Keys of a slot that was given away count again when a restart brings them back.
+    ImportOutdatedKeys,
+    /// All keys of others' slots are taken for outdated.
+    DropAdoptedKeys,
 }

@@ -21,6 +21,7 @@
 //! ```
 
 mod admin;
+mod adopted;
 mod claims;
 mod cluster;
 mod config;
@@ -46,6 +47,7 @@ mod slots;
 pub mod wire;
 
 pub use admin::{AdminError, FailoverMode, SlotChange};
+pub use adopted::Adopted;
 pub use cluster::{Cluster, DataState, Ends, TICK_MS};
 pub use config::ConfigError;
 #[cfg(feature = "flaws")]

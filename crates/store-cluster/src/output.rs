@@ -42,6 +42,11 @@ pub enum Output {
     Unpause,
     /// These slots belong to somebody else now: their keys go.
     DropSlots(SlotSet),
+    /// Say `adopt_copied_keys` with the slots that have keys: this replica has become a master.
+    FindKeys {
+        /// Slots that its old master had lost before.
+        left: SlotSet,
+    },
     /// For subscribers on this node.
     Publish(Publication),
     /// For the log.
@@ -147,6 +152,13 @@ pub enum Event {
     ManualFailoverTimedOut,
     /// Who answered at this node's address is another one.
     AddressReused(NodeId),
+    /// Keys of these slots came back with a restart. Their owner has them: they go.
+    OutdatedKeys {
+        /// Which.
+        slots: SlotSet,
+        /// Whose they are.
+        owner: NodeId,
+    },
     /// This node's last slot was taken: it follows the taker.
     LastSlotLost {
         /// Whom.

@@ -15,13 +15,16 @@ impl Cluster {
             return;
         }
         let header = &message.header;
+        if !self.believes(message, ends.peer) {
+            return;
+        }
         if let Some(index) = dialled
             && !self.check_name(index, header)
         {
             return;
         }
         let sender = self.nodes.find(header.sender).filter(|sender| *sender != self.me);
-        if header.sender == self.me().id || !self.believes(message, ends.peer) {
+        if header.sender == self.me().id {
             return;
         }
         if let Some(sender) = sender {
@@ -180,11 +183,13 @@ impl Cluster {
         if self.nodes[claimant].slots == header.slots {
             if self.nodes[sender].is_master() {
                 self.note_all_claimed(sender);
+                self.drop_outdated(sender, &header.slots);
             }
             return;
         }
         if self.nodes[sender].is_master() {
             self.weigh_claims(sender, header.config_epoch, &header.slots);
+            self.drop_outdated(sender, &header.slots);
         }
         self.tell_if_behind(sender, header);
     }

@@ -39,6 +39,9 @@ impl Cluster {
             self.set_master(index, master);
             self.save(Save::Later);
         }
+        if let Some(master) = master {
+            self.replace_partner(index, master);
+        }
     }
 
     fn set_master(&mut self, index: NodeIndex, master: Option<NodeIndex>) {
@@ -58,6 +61,7 @@ impl Cluster {
         assert!(master != self.me, "nobody follows itself");
         self.importing.clear();
         self.migrating.clear();
+        self.forget_releases();
         self.end_manual();
         self.election = crate::election::Election::default();
         let me = self.me;
@@ -79,6 +83,7 @@ impl Cluster {
                     if smallest == self.me().id {
                         let me = self.me;
                         self.make_master(me);
+                        self.forget_releases();
                         self.save(Save::First);
                     }
                     return;

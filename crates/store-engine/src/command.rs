@@ -130,6 +130,8 @@ pub mod flag {
 
     /// Moves keys of slots that are on their way, so it works in those.
     pub const MOVES_KEYS: u32 = 1 << 30;
+    /// Tells the offset of the stream, which then must have all that was written before.
+    pub const TELLS_OFFSET: u32 = 1 << 31;
 
     /// Names in the order in which COMMAND tells them.
     pub(crate) const NAMES: &[(u32, &str)] = &[

@@ -358,6 +358,13 @@ impl Engine {
         self.state.registry.needs_busy_handler(request.arg(0))
     }
 
+    /// Whether a request is answered with the offset of the stream: what was written before it must
+    /// be in the stream by then. See [`units`](Self::units).
+    #[inline]
+    pub fn tells_offset(&self, request: Request<'_>) -> bool {
+        self.state.registry.tells_offset(request.arg(0))
+    }
+
     /// Nobody is told of what a script did that was ended in the middle of its writes, or of what
     /// came after it: neither files nor clients nor those who wait for keys.
     #[cold]

@@ -65,6 +65,8 @@ pub struct Registry {
     script_letters: Box<[bool; 256]>,
     /// What clients call SHUTDOWN by.
     shutdown_name: Box<[u8]>,
+    /// What clients call those by that tell the offset of the stream.
+    offset_names: Vec<Box<[u8]>>,
 }
 
 impl Default for Registry {
@@ -88,12 +90,17 @@ impl Registry {
     fn of(commands: impl Iterator<Item = &'static Command>) -> Self {
         let slots = vec![0; SLOTS].into_boxed_slice();
         let script_letters = Box::new([false; 256]);
-        let mut registry =
-            Self { rows: Vec::new(), slots, script_letters, shutdown_name: Box::default() };
+        let mut registry = Self {
+            rows: Vec::new(),
+            slots,
+            script_letters,
+            shutdown_name: Box::default(),
+            offset_names: Vec::new(),
+        };
         for command in commands {
             registry.add(command);
         }
-        registry.find_script_letters();
+        registry.find_special_names();
         registry
     }
 
@@ -126,11 +133,11 @@ impl Registry {
         let is_called = |id: &RowId| !self.row(*id).called.is_empty();
         let called: Vec<RowId> = self.commands().filter(is_called).collect();
         called.into_iter().for_each(|id| self.take_slot(id));
-        self.find_script_letters();
+        self.find_special_names();
         Ok(())
     }
 
-    fn find_script_letters(&mut self) {
+    fn find_special_names(&mut self) {
         self.script_letters.fill(false);
         let runs_scripts = |id: &RowId| {
             let command = self.row(*id).command;
@@ -145,6 +152,15 @@ impl Registry {
         let ends_server = |row: &&Row| row.command.has(flag::ENDS_SERVER);
         let shutdown = self.commands().map(|id| self.row(id)).find(ends_server);
         self.shutdown_name = shutdown.map_or(Box::default(), |row| row.called.as_bytes().into());
+        let tells_offset = |row: &&Row| row.command.has(flag::TELLS_OFFSET);
+        let tellers = self.commands().map(|id| self.row(id)).filter(tells_offset);
+        self.offset_names = tellers.map(|row| row.called.as_bytes().into()).collect();
+    }
+
+    /// Whether the command that clients call by this name tells the offset of the stream.
+    #[inline]
+    pub(crate) fn tells_offset(&self, name: &[u8]) -> bool {
+        self.offset_names.iter().any(|teller| name.eq_ignore_ascii_case(teller))
     }
 
     /// Whether the command that clients call by this name may run a script, or is the one that ends

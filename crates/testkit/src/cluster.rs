@@ -138,7 +138,8 @@ impl ClusterGroup {
         });
     }
 
-    fn bear_silence_for(&mut self, timeout: Duration) {
+    /// How long the nodes bear with a silent one from now on.
+    pub fn bear_silence_for(&mut self, timeout: Duration) {
         self.timeout = timeout;
         self.answering().for_each(|node| node.bear_silence_for(timeout));
     }
@@ -173,6 +174,15 @@ impl ClusterGroup {
     pub fn kill(&mut self, place: usize) {
         self.nodes[place].answers = false;
         self.nodes[place].server.kill();
+    }
+
+    /// Ends a node as SIGTERM does, and waits for its end.
+    ///
+    /// # Panics
+    /// When it has ended before, or takes far too long.
+    pub fn terminate(&mut self, place: usize) {
+        self.nodes[place].answers = false;
+        self.nodes[place].server.terminate();
     }
 
     /// Stops a node as SIGSTOP does.
@@ -221,6 +231,15 @@ impl ClusterGroup {
         votes.into_iter().max_by_key(|(_, count)| *count)?.0
     }
 
+    /// The masters that serve slots and can be reached.
+    #[must_use]
+    pub fn masters(&self) -> Vec<usize> {
+        let seen = self.witness().sees();
+        let masters = seen.iter().filter(|one| one.has("master") && !one.slots.is_empty());
+        let masters = masters.filter_map(|one| self.place_of(&one.id));
+        masters.filter(|place| self.nodes[*place].answers).collect()
+    }
+
     /// The replicas of a master that can be reached.
     #[must_use]
     pub fn replicas_of(&self, master: usize) -> Vec<usize> {
@@ -247,6 +266,20 @@ impl ClusterGroup {
     /// When the master has no replica, or that takes far too long.
     pub fn take_over(&self, master: usize) -> usize {
         self.promote(master, &["CLUSTER", "FAILOVER", "TAKEOVER"])
+    }
+
+    /// Makes a replica follow another master, and returns once every node knows it.
+    ///
+    /// # Panics
+    /// When that takes far too long.
+    pub fn follow(&self, replica: usize, master: usize) {
+        let id = &self.nodes[master].id;
+        self.tell(replica, &["CLUSTER", "REPLICATE", id]);
+        let is_known = |node: &Node| {
+            let seen = node.sees();
+            seen.iter().any(|one| one.id == self.nodes[replica].id && one.master == *id)
+        };
+        settle("every node to know whom the replica follows", || self.answering().all(is_known));
     }
 
     /// Gives all slots whose masters are gone for good to those that are left, as an operator does

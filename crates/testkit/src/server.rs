@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct RedisServer {
 struct Running {
     child: GuardedChild,
     log: Lines,
+    /// Read for as long as the server runs, so that it never waits for a reader.
+    _errors: Lines,
 }
 
 impl RedisServer {
@@ -426,17 +429,21 @@ impl RedisServerBuilder {
             )
         });
         let stdout = child.inner().stdout.take().expect("standard output is a pipe");
-        let log = Lines::collect(stdout);
+        let stderr = child.inner().stderr.take().expect("standard error is a pipe");
+        let (log, errors) = (Lines::collect(stdout), Lines::collect(Echo(stderr)));
         // The server's own word, rather than an answer on the port: there, another server could
         // answer for one that has just failed to start.
         let ready =
             log.find(GENEROUS, |line| line.to_lowercase().contains("ready to accept connections"));
         if ready.is_some() {
-            return Some(Running { child, log });
+            return Some(Running { child, log, _errors: errors });
         }
         child.kill();
-        let log = log.snapshot();
-        let taken = log.iter().any(|line| line.to_lowercase().contains("address already in use"));
+        let is_taken = |line: &str| line.to_lowercase().contains("address already in use");
+        // Programs differ in where they say why they do not start.
+        let taken = log.snapshot().iter().any(|line| is_taken(line))
+            || errors.find(GENEROUS, is_taken).is_some();
+        let log = [log.snapshot(), errors.snapshot()].concat();
         assert!(taken, "{program} did not start. It wrote:\n{}", log.join("\n"));
         None
     }
@@ -461,8 +468,21 @@ impl RedisServerBuilder {
             command.arg("--aclfile").arg(folder.write("users.acl", lines));
         }
         command.args(&self.arguments);
-        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.current_dir(folder.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+}
+
+/// Shows what passes through on standard error, as if the server wrote there itself.
+struct Echo<R>(R);
+
+impl<R: Read> Read for Echo<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.0.read(buffer)?;
+        // Nobody may be there to see it.
+        let _ = io::stderr().write_all(&buffer[..len]);
+        Ok(len)
     }
 }
 

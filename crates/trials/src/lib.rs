@@ -6,6 +6,7 @@
 
 pub mod cache;
 pub mod clock;
+pub mod cluster_load;
 pub mod record;
 pub mod rival;
 pub mod stats;

@@ -17,7 +17,7 @@ pub(crate) const COMMAND: Command = Command {
   cargo xtask bench store [--quick]      our server beside redis-server in turn, each on a core of its
                                          own: speed, memory, stalls, snapshots, replication, idling; about ten
                                          minutes. --only PART: speed, get, stall, snapshot, append, memory,
-                                         replication;
+                                         replication, cluster;
                                          --before COMMIT measures the speed of an earlier one in the same
                                          rounds and says by how much each ratio to redis-server grew
   cargo xtask bench sentinel [--quick]   our sentinels beside redis-sentinel, over the same servers: the time

@@ -33,8 +33,8 @@ not compared is printed, with the reason.
   --family NAME   only families with this in their name, and neither counts nor crowd
   --seed S        the first seed, to repeat a run
   --clients       only the real clients, all of them
-  --suite NAME    only this client: redis-py, celery, ioredis, bullmq, redis-py-sentinel or
-                  ioredis-sentinel; may be repeated
+  --suite NAME    only this client: redis-py, celery, ioredis, bullmq, redis-py-sentinel,
+                  ioredis-sentinel, redis-py-cluster or ioredis-cluster; may be repeated
 
 Then real clients are run on both servers:
 
@@ -46,6 +46,9 @@ Then real clients are run on both servers:
   redis-py-sentinel, ioredis-sentinel
              scripts of ours: their Sentinel support while the primary of three servers is shut down
              and three sentinels replace it, all real ones or all ours
+  redis-py-cluster, ioredis-cluster
+             fifty of their cluster clients write to three nodes of ours and three real ones while
+             replicas take over, slots move and a replica migrates: nothing may be lost or done twice
 
 Scripts (xtask/clients/) must print the same on both. Of foreign tests, each must end the same; what
 passed, failed and was skipped is printed, and what is left out, with the reason. A test that ends

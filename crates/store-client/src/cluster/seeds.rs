@@ -35,7 +35,7 @@ impl ClusterSeeds {
             None => (String::new(), authority),
         };
         let nodes = hosts.split(',').map(|host| format!("{scheme}://{login}{host}{suffix}"));
-        let clients = nodes.map(|node| Client::open(node).map_err(|_| unusable()));
+        let clients = nodes.map(|node| Client::open(node.as_str()).map_err(|_| refusal(&node)));
         Self::of_clients(clients.collect::<Result<Vec<_>, _>>()?)
     }
 
@@ -87,6 +87,18 @@ fn place(info: &ConnectionInfo) -> Option<Node> {
     }
 }
 
+/// Why the address of one node is not taken.
+fn refusal(node: &str) -> ClusterError {
+    match node.strip_prefix("rediss://") {
+        Some(rest) if Client::open(format!("redis://{rest}")).is_ok() => ClusterError::Address(
+            "this program was built without TLS: enable the feature `tls` of store-client, or write \
+             redis+cluster:// where the nodes take plain connections"
+                .into(),
+        ),
+        _ => unusable(),
+    }
+}
+
 fn unusable() -> ClusterError {
     let text = "not the address of a cluster: write redis+cluster://[user:password@]host1[:port],\
                 host2[:port] (any nodes of it; rediss+cluster:// for TLS)";
@@ -108,6 +120,17 @@ mod tests {
         assert_eq!(node.redis_settings().username(), Some("app"));
         assert_eq!(node.redis_settings().password(), Some("s@crt"));
         assert_eq!(ClusterSeeds::parse("redis://a:7").unwrap().seeds().len(), 1);
+    }
+
+    #[test]
+    fn what_needs_tls_says_so_where_there_is_none() {
+        let encrypted = ClusterSeeds::parse("rediss+cluster://u:c4nary@a,b:7000");
+        let told = refusal("rediss://u:c4nary@a").to_string();
+        assert!(told.contains("built without TLS") && !told.contains("c4nary"), "{told}");
+        match Client::open("rediss://a").is_ok() {
+            true => assert_eq!(encrypted.unwrap().seeds().len(), 2),
+            false => assert_eq!(encrypted.err().unwrap().to_string(), told),
+        }
     }
 
     #[test]

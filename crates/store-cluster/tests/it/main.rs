@@ -1,5 +1,6 @@
 //! Nodes among themselves, and packets and files of a real redis-server.
 
+mod adopted;
 mod config;
 mod epochs;
 mod hostile;

@@ -15,6 +15,10 @@ pub(crate) struct Town {
     pub(crate) nodes: Vec<Cluster>,
     pub(crate) is_silent: Vec<bool>,
     pub(crate) now: u64,
+    /// Slots that have keys, by node.
+    pub(crate) keys: Vec<SlotSet>,
+    /// What nodes were told to drop.
+    pub(crate) dropped: Vec<(usize, SlotSet)>,
     dialled: Vec<(usize, LinkId, usize)>,
     mail: VecDeque<(usize, LinkId, usize, Arc<Message>)>,
 }
@@ -35,6 +39,8 @@ impl Town {
             nodes: Vec::new(),
             is_silent: vec![false; 3 + replicas],
             now: 10_000,
+            keys: vec![SlotSet::default(); 3 + replicas],
+            dropped: Vec::new(),
             dialled: Vec::new(),
             mail: VecDeque::new(),
         };
@@ -84,6 +90,17 @@ impl Town {
         }
     }
 
+    /// A node starts again with what its file has.
+    pub(crate) fn restart(&mut self, number: usize, file: &str) {
+        let settings =
+            Settings { node_timeout: TIMEOUT, address: address(number), ..Settings::default() };
+        let node = Cluster::restore(self.time(), file, settings, 1);
+        self.nodes[number] = node.expect("the town is sound");
+        // Its connections are gone, and their names are given again.
+        let own = self.dialled.iter_mut().filter(|dialled| dialled.0 == number);
+        own.for_each(|dialled| dialled.0 = usize::MAX);
+    }
+
     /// What the nodes want done is done, and all mail read.
     pub(crate) fn settle(&mut self) {
         for number in 0..self.nodes.len() {
@@ -127,7 +144,14 @@ impl Town {
                 }
                 Output::Send { link: LinkId::Inbound(place), message } => {
                     let (to, link, _) = self.dialled[place as usize];
-                    self.mail.push_back((to, link, number, message));
+                    if to < self.nodes.len() {
+                        self.mail.push_back((to, link, number, message));
+                    }
+                }
+                Output::DropSlots(slots) => self.dropped.push((number, slots)),
+                Output::FindKeys { left } => {
+                    let (now, keys) = (self.time(), self.keys[number].clone());
+                    self.nodes[number].adopt_copied_keys(now, &keys, &left);
                 }
                 Output::WaitUntil(_) => return,
                 _ => {}

@@ -475,12 +475,20 @@ fn replicas(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     })
 }
 
+/// The word behind a subcommand that takes one at most.
+fn one_option<'r>(request: Request<'r>) -> Result<Option<&'r [u8]>, CommandError> {
+    match request.len() {
+        ..=3 => Ok(request.get(2)),
+        _ => Err(crate::commands::help::wrong_arguments("CLUSTER", request)),
+    }
+}
+
 fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
-    let mode = match request.get(2) {
+    let mode = match one_option(request)? {
         None => FailoverMode::Plain,
-        Some(word) if is_word(word, "FORCE") && request.len() == 3 => FailoverMode::Force,
-        Some(word) if is_word(word, "TAKEOVER") && request.len() == 3 => FailoverMode::Takeover,
+        Some(word) if is_word(word, "FORCE") => FailoverMode::Force,
+        Some(word) if is_word(word, "TAKEOVER") => FailoverMode::Takeover,
         Some(_) => return Err(CommandError::SYNTAX),
     };
     change(cx, request, |machine, now| machine.fail_over(now, mode))
@@ -488,10 +496,10 @@ fn failover(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
 
 fn reset(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     state(cx)?;
-    let is_hard = match request.get(2) {
+    let is_hard = match one_option(request)? {
         None => false,
-        Some(word) if is_word(word, "SOFT") && request.len() == 3 => false,
-        Some(word) if is_word(word, "HARD") && request.len() == 3 => true,
+        Some(word) if is_word(word, "SOFT") => false,
+        Some(word) if is_word(word, "HARD") => true,
         Some(_) => return Err(CommandError::SYNTAX),
     };
     let is_replica = state(cx)?.machine.me().is_replica();

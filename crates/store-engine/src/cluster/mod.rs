@@ -130,9 +130,12 @@ impl Engine {
         (1..self.keyspace.database_count()).find(|db| self.keyspace.counts(*db).0 > 0)
     }
 
-    /// Keys of slots that belong to another node go. Replicas and files are told.
-    pub fn drop_slots(&mut self, now_us: u64, slots: &SlotSet) {
+    /// Keys of slots that belong to another node go. Replicas and files are told. Returns how many
+    /// they are.
+    pub fn drop_slots(&mut self, now_us: u64, slots: &SlotSet) -> usize {
+        let count = slots.iter().map(|slot| self.keyspace.slot_len(slot)).sum();
         slots.iter().for_each(|slot| self.empty_slot(now_us, slot));
+        count
     }
 
     /// A message that another node sent for whoever listens here.

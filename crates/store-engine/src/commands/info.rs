@@ -11,7 +11,7 @@ use crate::sentinel::{self, SentinelRequest};
 use crate::session::session_flag;
 
 pub(super) const TABLE: &[Command] = &[
-    Command::new("info", AtLeast(1), LOADING | STALE | SENTINEL, info)
+    Command::new("info", AtLeast(1), LOADING | STALE | SENTINEL | TELLS_OFFSET, info)
         .categories(category::DANGEROUS)
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
         .docs(Group::Server, "1.0.0", "O(1)", "What the server tells of itself.")

@@ -34,9 +34,14 @@ pub(crate) const TABLE: &[Command] = &[
     Command::new("replicaof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "5.0.0", "O(1)", "Makes the server a replica or a master.")
         .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))"),
-    Command::new("role", Exactly(1), NO_SCRIPT | LOADING | STALE | FAST | SENTINEL, role)
-        .categories(category::ADMIN | category::DANGEROUS)
-        .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
+    Command::new(
+        "role",
+        Exactly(1),
+        NO_SCRIPT | LOADING | STALE | FAST | SENTINEL | TELLS_OFFSET,
+        role,
+    )
+    .categories(category::ADMIN | category::DANGEROUS)
+    .docs(Group::Server, "2.8.12", "O(1)", "Whether the server is master or replica."),
     Command::new("slaveof", Exactly(3), ADMIN | NO_SCRIPT | STALE | NO_ASYNC_LOADING, replicaof)
         .docs(Group::Server, "1.0.0", "O(1)", "Makes the server a replica or a master.")
         .arguments("args#o(host-port#b(host#s port#i) no-one#b(no#t=NO one#t=ONE))")
@@ -227,7 +232,16 @@ fn failover_options(request: Request<'_>) -> Result<FailoverRequest, CommandErro
     Ok(asked)
 }
 
+/// As Redis says it: clients know this text.
+const WAIT_ON_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please also note \
+                               that since Redis 4.0 if a replica is configured to be writable \
+                               (which is not the default) writes to replicas are just local and \
+                               are not propagated.";
+
 fn wait(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
+    if cx.server.replication.link.is_some() {
+        return Err(CommandError::text(WAIT_ON_REPLICA));
+    }
     let count = integer(request.arg(1))?;
     let not_integer = CommandError::text("ERR timeout is not an integer or out of range");
     let timeout = store_resp::parse_integer(request.arg(2)).ok_or(not_integer)?;

@@ -61,6 +61,10 @@ pub(crate) fn words(machine: &Cluster, now_ms: u64, event: &Event) -> (LogLevel,
             "Another node answers at the address of {id}: it is not dialled any more until it \
              tells where it is."
         ),
+        Event::OutdatedKeys { slots, owner } => format!(
+            "Node {owner} has the slots {slots:?}, which this node gave away: keys of them that \
+             came back with the restart go."
+        ),
         Event::LastSlotLost { taker } => {
             format!("The last slot of this shard went to {taker}: this node follows it now.")
         }

@@ -10,6 +10,7 @@
 //! votes, so it waits until nodes.conf has them; the loop itself never waits for the disk.
 
 mod file;
+mod held;
 mod log;
 mod settings;
 mod start;
@@ -26,6 +27,7 @@ use crate::peers::PeerId;
 use crate::persistence::Mailbox;
 use file::open_nodes_file;
 pub(crate) use file::{NodesFile, Written};
+use held::{Held, HeldQueue};
 pub(crate) use log::words;
 pub(crate) use settings::settings_of;
 use settings::{BusPort, bus_port};
@@ -73,15 +75,6 @@ impl BusConnection {
     }
 }
 
-/// What waits until nodes.conf is written.
-enum Held {
-    /// The write of this number.
-    Write(u64),
-    Send(LinkId, Arc<Message>),
-    /// OK for this session.
-    Reply(SessionId),
-}
-
 /// What need not wait any longer.
 pub(crate) enum Released {
     Packet(LinkId, Arc<Message>),
@@ -117,7 +110,7 @@ pub(crate) struct ClusterDriver {
     pub(crate) wakes_at_ms: u64,
     /// Scratch for reads.
     pub(crate) buffer: Vec<u8>,
-    held: VecDeque<Held>,
+    held: HeldQueue,
     /// What a script keeps from being done.
     pending: VecDeque<Output>,
     inbound_count: u64,
@@ -140,7 +133,7 @@ impl ClusterDriver {
             in_step: None,
             wakes_at_ms: 0,
             buffer: Vec::new(),
-            held: VecDeque::new(),
+            held: HeldQueue::default(),
             pending: VecDeque::new(),
             inbound_count: 0,
             unparsed_bytes: 0,
@@ -211,18 +204,18 @@ impl ClusterDriver {
     pub(crate) fn persist(&mut self, now_ms: u64, text: String, is_synced: bool) {
         let number = self.file.write(now_ms, text, is_synced);
         if is_synced {
-            self.held.push_back(Held::Write(number));
+            self.held.push(Held::Write(number));
         }
     }
 
     /// A packet leaves when what stands before it is on disk.
     pub(crate) fn hold(&mut self, link: LinkId, message: Arc<Message>) {
-        self.held.push_back(Held::Send(link, message));
+        self.held.push_packet(link, message);
     }
 
     /// A session is answered when what it changed is on disk.
     pub(crate) fn hold_reply(&mut self, id: SessionId) {
-        self.held.push_back(Held::Reply(id));
+        self.held.push(Held::Reply(id));
     }
 
     /// The next thing that need not wait any longer.
@@ -233,7 +226,7 @@ impl ClusterDriver {
             {
                 return None;
             }
-            match self.held.pop_front()? {
+            match self.held.pop()? {
                 Held::Write(_) => {}
                 Held::Send(_, message) if self.must_not_say(&message.body) => {}
                 Held::Send(link, message) => return Some(Released::Packet(link, message)),
@@ -309,7 +302,11 @@ impl ClusterDriver {
         self.pending.iter().any(|output| {
             matches!(
                 output,
-                Output::Become(_) | Output::PauseWrites | Output::Unpause | Output::DropSlots(_)
+                Output::Become(_)
+                    | Output::PauseWrites
+                    | Output::Unpause
+                    | Output::DropSlots(_)
+                    | Output::FindKeys { .. }
             )
         })
     }

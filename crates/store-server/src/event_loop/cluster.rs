@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store_cluster::wire::kind_of;
-use store_cluster::{Address, DataState, LinkId, Message, Now, Output, Role};
+use store_cluster::{Address, DataState, LinkId, Message, Now, Output, Role, SlotSet};
 use store_engine::{BusLink, ClusterState, CommandError, LogLevel, SessionId};
 use store_replica::LinkPhase;
 
@@ -69,13 +69,37 @@ impl EventLoop {
     fn adopt_loaded_keys(&mut self) {
         let (now, slots) = (self.cluster_now(), self.engine.slots_in_use());
         let Some(state) = self.engine.cluster_mut() else { return };
-        let (taken, foreign) = state.machine.adopt_keys(now, &slots);
-        if !taken.is_empty() {
-            let line = format!("Taking slots that nobody serves, as there are keys: {taken:?}");
+        let adopted = state.machine.adopt_keys(now, &slots);
+        for (slots, words) in [
+            (adopted.taken, "Taking slots that nobody serves, as there are keys"),
+            (adopted.importing, "There are keys of slots of other nodes, importing"),
+            (
+                adopted.outdated,
+                "There are keys of slots that were given away. They are removed \
+              when the owner is heard",
+            ),
+        ] {
+            if !slots.is_empty() {
+                self.log(LogLevel::Warning, &format!("{words}: {slots:?}"));
+            }
+        }
+    }
+
+    /// A replica was promoted: moves of its master go on.
+    fn adopt_copied_keys(&mut self, left: &SlotSet) {
+        let (now, slots) = (self.cluster_now(), self.engine.slots_in_use());
+        let Some(state) = self.engine.cluster_mut() else { return };
+        let importing = state.machine.adopt_copied_keys(now, &slots, left);
+        if !importing.is_empty() {
+            let line = format!("The old master was importing slots, which goes on: {importing:?}");
             self.log(LogLevel::Warning, &line);
         }
-        if !foreign.is_empty() {
-            let line = format!("There are keys of slots of other nodes, importing: {foreign:?}");
+    }
+
+    fn drop_slots(&mut self, slots: &SlotSet) {
+        let count = self.engine.drop_slots(self.now_us, slots);
+        if count > 0 {
+            let line = format!("Removing {count} keys of slots of other nodes: {slots:?}");
             self.log(LogLevel::Warning, &line);
         }
     }
@@ -87,6 +111,8 @@ impl EventLoop {
             self.nodes_file_written(&mut driver, written);
         }
         if driver.is_started {
+            // A master that hands its slots over tells how far all is that it has acknowledged.
+            self.feed_early();
             self.tell_data(&mut driver);
             self.kill_bus_links(&mut driver);
             self.accept_bus(&mut driver);
@@ -355,7 +381,8 @@ impl EventLoop {
                 Output::Become(role) => self.become_role(&role),
                 Output::PauseWrites => self.hold_for_cluster(true),
                 Output::Unpause => self.hold_for_cluster(false),
-                Output::DropSlots(slots) => self.engine.drop_slots(self.now_us, &slots),
+                Output::DropSlots(slots) => self.drop_slots(&slots),
+                Output::FindKeys { left } => self.adopt_copied_keys(&left),
                 Output::Publish(publication) => self.engine.publish_from_bus(&publication),
                 Output::Log(event) => {
                     let (level, line) = words(&state.machine, self.running.millis(), &event);

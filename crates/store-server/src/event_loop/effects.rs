@@ -4,7 +4,7 @@ use store_engine::{LogLevel, SaveJob, ServerRequest};
 
 use super::EventLoop;
 use crate::client::CloseState;
-use crate::replication::tell_description;
+use crate::replication::{tell_description, tell_facts};
 
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
@@ -55,12 +55,24 @@ impl EventLoop {
             if let Some(facts) = self.replication.machine.facts() {
                 job.describe(facts);
             }
+            job.units_before = None;
             rest = behind;
         }
         self.replication.take_units(rest);
         self.engine.recycle_units(units);
         self.replication.tell_writers(&mut self.engine);
         tell_description(&self.replication, &mut self.engine);
+    }
+
+    /// The same before the end of the turn, for whoever is told the offset.
+    pub(super) fn feed_early(&mut self) {
+        if self.engine.units().is_empty() {
+            return;
+        }
+        let mut requests = std::mem::take(&mut self.engine.effects().requests);
+        self.take_units(&mut requests);
+        tell_facts(&self.replication, &mut self.engine);
+        self.engine.effects().requests.splice(..0, requests);
     }
 
     fn apply(&mut self, request: ServerRequest) {

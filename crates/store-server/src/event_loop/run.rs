@@ -155,6 +155,9 @@ impl EventLoop {
         let mut outcome = ExecuteOutcome::Ready;
         for pending in &batch {
             let request = request(pending);
+            if self.engine.tells_offset(request) {
+                self.feed_early();
+            }
             outcome = match self.engine.needs_busy_handler(request) {
                 true => self.execute_with(id, request),
                 false => self.engine.execute(self.now_us, id, request),

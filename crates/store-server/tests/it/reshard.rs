@@ -16,28 +16,50 @@ use crate::replication::support::text;
 
 /// A node, and the folder of its nodes.conf.
 enum Node {
-    Ours(Server, #[expect(dead_code, reason = "it goes with the node")] TempFolder),
+    Ours(Server, TempFolder),
     Theirs(RedisServer),
 }
 
 impl Node {
     fn ours() -> Self {
         let folder = TempFolder::create();
-        let server = Server::builder()
+        let server = Self::start(&folder);
+        Self::Ours(server, folder)
+    }
+
+    fn start(folder: &TempFolder) -> Server {
+        Server::builder()
             .any_port()
+            .setting("save", "3600 1000000")
             .setting("cluster-enabled", "yes")
             .setting("cluster-node-timeout", "60000")
             .setting("enable-debug-command", "yes")
             .setting("repl-diskless-sync-delay", "0")
             .setting("dir", folder.path().to_str().unwrap())
-            .start();
-        Self::Ours(server.unwrap(), folder)
+            .start()
+            .unwrap()
+    }
+
+    /// Its data as it is now.
+    fn snapshot(&self) -> Vec<u8> {
+        assert_eq!(text(&self.connect().words("SAVE")), "OK");
+        let Node::Ours(_, folder) = self else { unreachable!("only our own are asked") };
+        std::fs::read(folder.path().join("dump.rdb")).unwrap()
     }
 
     fn theirs() -> Self {
         let settings = ["--cluster-enabled", "yes", "--cluster-node-timeout", "60000"];
         let builder = RedisServer::builder().program(ServerProgram::redis());
         Self::Theirs(builder.args(settings).args(["--enable-debug-command", "yes"]).start())
+    }
+
+    /// Starts again, on another port, with data of an earlier time.
+    fn restart_with(self, snapshot: &[u8]) -> Self {
+        let Node::Ours(server, folder) = self else { unreachable!("only our own are restarted") };
+        drop(server);
+        std::fs::write(folder.path().join("dump.rdb"), snapshot).unwrap();
+        let server = Self::start(&folder);
+        Self::Ours(server, folder)
     }
 
     fn port(&self) -> u16 {
@@ -279,12 +301,17 @@ fn slots_move_under_load_between_nodes_of_both_kinds() {
 
 /// Opens a slot and moves thirty of its keys, no more.
 fn begin_move(group: &Group, slot: u16, owner: usize, taker: usize) {
+    move_keys(group, slot, (owner, taker), 30);
+}
+
+/// Opens a slot and moves so many of its keys.
+fn move_keys(group: &Group, slot: u16, (owner, taker): (usize, usize), count: usize) {
     let (giver_id, taker_id) = (group.0[owner].id(), group.0[taker].id());
     let mut here = group.0[owner].connect();
     let mut there = group.0[taker].connect();
     there.words(&format!("CLUSTER SETSLOT {slot} IMPORTING {giver_id}"));
     here.words(&format!("CLUSTER SETSLOT {slot} MIGRATING {taker_id}"));
-    let keys = text(&here.words(&format!("CLUSTER GETKEYSINSLOT {slot} 30")));
+    let keys = text(&here.words(&format!("CLUSTER GETKEYSINSLOT {slot} {count}")));
     let keys = keys.trim_matches(['[', ']']).replace(['"', ','], "");
     let port = group.0[taker].port().to_string();
     let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
@@ -312,6 +339,48 @@ fn a_slot_that_was_left_open_is_fixed() {
         assert_eq!(group.holders(slot).len(), 1);
     }
     assert_filled(&group, 200);
+}
+
+/// Its snapshot is from before the slot went to another node.
+#[test]
+fn keys_that_a_node_has_again_are_never_served_again() {
+    let mut group = Group::create(vec![Node::ours(), Node::ours(), Node::ours()]);
+    fill(&group, 100);
+    let slot = slot_of(b"big");
+    let owner = group.holders(slot)[0].0;
+    let snapshot = group.0[owner].snapshot();
+    move_whole(&group, slot, owner, (owner + 1) % 3);
+    let mut client = group.client();
+    client.ask(&["SET", "{big}:long:0", "new"]);
+    client.ask(&["DEL", "{big}:1"]);
+
+    let node = group.0.remove(owner).restart_with(&snapshot);
+    group.0.insert(owner, node);
+    let mut back = group.0[owner].connect();
+    wait_until("the node removes them", GENEROUS, || {
+        let is_loaded = text(&back.words("DBSIZE")) != "0";
+        is_loaded && text(&back.words(&format!("CLUSTER COUNTKEYSINSLOT {slot}"))) == "0"
+    });
+    group.wait_until_agreed();
+    let nodes = text(&back.words("CLUSTER NODES"));
+    assert!(!nodes.contains("-<-"), "nothing is importing: {nodes}");
+    group.cli(&["fix", &group.0[owner].address()]);
+    let mut client = group.client();
+    assert_eq!(text(&client.ask(&["GET", "{big}:long:0"])), "new");
+    assert_eq!(client.ask(&["EXISTS", "{big}:1"]), Reply::Integer(0));
+    assert_eq!(group.holders(slot).len(), 1);
+    assert_eq!(group.keys(), 100 + 99);
+}
+
+/// Moves a slot with all its keys.
+fn move_whole(group: &Group, slot: u16, owner: usize, taker: usize) {
+    move_keys(group, slot, (owner, taker), 1_000);
+    let id = group.0[taker].id();
+    for node in [taker, owner] {
+        let order = format!("CLUSTER SETSLOT {slot} NODE {id}");
+        assert_eq!(text(&group.0[node].connect().words(&order)), "OK");
+    }
+    group.wait_until_agreed();
 }
 
 /// Only the master knew that the slot was open. What it has moved is still at the other side.

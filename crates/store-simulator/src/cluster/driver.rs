@@ -166,7 +166,7 @@ impl World {
                 Output::Become(role) => self.become_role(host, role),
                 Output::PauseWrites => self.hosts[host].is_paused_for_failover = true,
                 Output::Unpause => self.hosts[host].is_paused_for_failover = false,
-                Output::DropSlots(_) | Output::Publish(_) => {}
+                Output::DropSlots(_) | Output::FindKeys { .. } | Output::Publish(_) => {}
                 Output::Log(note) => {
                     self.note(|| format!("{host} {note:?}"));
                     if let Note::Failed { id, is_own_finding: true } = note {

@@ -6,7 +6,8 @@
 //!         a client per key: writes 1, 2, 3 … and reads ─► Judge: K8
 //! ```
 //! What a node says leaves when what it did before is on disk, as with `appendfsync always`. What
-//! was not on disk when it crashed is gone.
+//! was not on disk when it crashed is gone. Keys of a slot that a node gave away may be there again
+//! after a restart, as from an old snapshot, and an operator may end a move half-way.
 
 mod client;
 mod node;
@@ -23,6 +24,8 @@ pub enum Planted {
     DeleteBeforeAnswer,
     /// A key that is on its way may be changed.
     NoLeavingSet,
+    /// A rule of the core.
+    Core(store_cluster::Flaw),
 }
 
 /// A flaw, and what must catch it.
@@ -40,4 +43,14 @@ pub struct Control {
 pub const CONTROLS: &[Control] = &[
     Control { name: "delete-before-answer", flaw: Planted::DeleteBeforeAnswer, breaks: Rule::K8 },
     Control { name: "no-leaving-set", flaw: Planted::NoLeavingSet, breaks: Rule::K8 },
+    Control {
+        name: "import-outdated-keys",
+        flaw: Planted::Core(store_cluster::Flaw::ImportOutdatedKeys),
+        breaks: Rule::K8,
+    },
+    Control {
+        name: "drop-adopted-keys",
+        flaw: Planted::Core(store_cluster::Flaw::DropAdoptedKeys),
+        breaks: Rule::K8,
+    },
 ];

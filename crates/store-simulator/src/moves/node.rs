@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use std::sync::Arc;
+
 use store_cluster::{
-    Cluster, Flaw, Leaving, Migration, NodeId, Now, Output, Refusal, RouteRequest, Settings,
-    Verdict,
+    Address, Body, Cluster, Ends, Flags, Flaw, Header, Leaving, LinkId, Message, Migration, NodeId,
+    Now, Output, Refusal, RouteRequest, Settings, SlotSet, Verdict,
 };
+use store_resp::slot::slot_of;
 
 use super::Planted;
 use super::world::{Key, Value};
@@ -53,6 +56,8 @@ pub(super) struct Node {
     pub(super) data: BTreeMap<Key, Value>,
     /// What is not on disk yet: when it is, and what was there before.
     undurable: VecDeque<(Real, Key, Option<Value>)>,
+    /// Keys that have moved from here, as an old snapshot has them.
+    pub(super) moved: BTreeMap<Key, Value>,
     pub(super) leaving: Leaving,
     pub(super) job: Option<Job>,
     /// Requests that wait for a key to leave: of which client, and which of its questions.
@@ -64,12 +69,13 @@ impl Node {
     pub(super) fn new(id: NodeId, conf: String, flaw: Option<Planted>) -> Self {
         let mut node = Self {
             id,
-            core: core_of(0, &conf),
+            core: core_of(0, &conf, flaw),
             conf,
             is_up: true,
             life: 0,
             data: BTreeMap::new(),
             undurable: VecDeque::new(),
+            moved: BTreeMap::new(),
             leaving: Leaving::default(),
             job: None,
             postponed: Vec::new(),
@@ -81,7 +87,7 @@ impl Node {
 
     /// All that is not on a disk is as it was at the first start.
     fn forget(&mut self, real: Real) {
-        self.core = core_of(real, &self.conf);
+        self.core = core_of(real, &self.conf, self.flaw);
         self.leaving = Leaving::default();
         if self.flaw == Some(Planted::NoLeavingSet) {
             self.leaving.ignore();
@@ -102,9 +108,61 @@ impl Node {
         }
     }
 
-    pub(super) fn restart(&mut self, real: Real) {
+    /// Starts again. `is_old`: keys of the slot that were here before it went elsewhere are here
+    /// again.
+    pub(super) fn restart(&mut self, real: Real, is_old: bool) {
         self.is_up = true;
         self.forget(real);
+        if is_old && !self.has_slot() {
+            for (key, value) in &self.moved {
+                self.data.entry(*key).or_insert(*value);
+            }
+        }
+        if !self.data.is_empty() {
+            self.core.adopt_keys(now(real), &SlotSet::of([slot_of(&name_of(0))]));
+        }
+        self.obey(real);
+    }
+
+    /// Whether the slot is here, or on its way.
+    fn has_slot(&self) -> bool {
+        self.owns_slot() || self.core.importing_from(slot_of(&name_of(0))).is_some()
+    }
+
+    pub(super) fn owns_slot(&self) -> bool {
+        self.core.owner(slot_of(&name_of(0))) == Some(self.core.my_index())
+    }
+
+    /// What the node says of itself to the other.
+    pub(super) fn heartbeat(&self, address: Address) -> Message {
+        let me = self.core.me();
+        let header = Header {
+            sender: me.id,
+            current_epoch: self.core.current_epoch(),
+            config_epoch: me.config_epoch,
+            offset: 0,
+            slots: Arc::clone(&me.slots),
+            master: None,
+            address,
+            flags: Flags::MASTER,
+            is_ok: self.core.is_ok(),
+            is_paused: false,
+            is_forced: false,
+            hostname: None,
+        };
+        Message { header, body: Body::Ping(Vec::new()) }
+    }
+
+    pub(super) fn hear(&mut self, real: Real, message: &Message) {
+        let ends = Ends::default();
+        self.core.handle_message(now(real), LinkId::Inbound(1), ends, message);
+        self.obey(real);
+    }
+
+    /// Where this node knows another to be.
+    pub(super) fn address_of(&self, id: NodeId) -> Address {
+        let index = self.core.nodes().find(id).expect("both know each other");
+        self.core.nodes()[index].address.clone()
     }
 
     /// What is on disk by now cannot be lost any more.
@@ -132,7 +190,7 @@ impl Node {
     pub(super) fn tick(&mut self, real: Real) {
         self.settle(real);
         self.core.handle_tick(now(real));
-        self.obey();
+        self.obey(real);
     }
 
     /// Changes the core as an operator wants it. Whether it did.
@@ -142,15 +200,20 @@ impl Node {
         change: impl FnOnce(&mut Cluster, Now) -> Result<(), E>,
     ) -> bool {
         let is_done = change(&mut self.core, now(real)).is_ok();
-        self.obey();
+        self.obey(real);
         is_done
     }
 
-    /// The bus is silent in this world: only the file matters, and it is written before an answer.
-    fn obey(&mut self) {
+    /// The file is written before an answer. What the node says to the other is asked for instead.
+    fn obey(&mut self, real: Real) {
         loop {
             match self.core.poll_output() {
                 Output::Persist { text, .. } => self.conf = text,
+                // The world has one slot with keys.
+                Output::DropSlots(slots) if slots.contains(slot_of(&name_of(0))) => {
+                    let keys: Vec<Key> = self.data.keys().copied().collect();
+                    keys.into_iter().for_each(|key| self.change(real, key, None));
+                }
                 Output::WaitUntil(_) => return,
                 _ => {}
             }
@@ -212,11 +275,14 @@ fn now(real: Real) -> Now {
     Now { monotonic_ms: real + 1, unix_ms: real + 1_700_000_000_000 }
 }
 
-/// The bus is silent in this world: nobody is suspected, and whom a node reaches does not matter.
-fn core_of(real: Real, conf: &str) -> Cluster {
+/// Nobody is suspected in this world, and whom a node reaches does not matter.
+fn core_of(real: Real, conf: &str, flaw: Option<Planted>) -> Cluster {
     let settings = Settings { node_timeout: 1_000_000_000, ..Settings::default() };
     let core = Cluster::restore(now(real), conf, settings, 1);
     let mut core = core.expect("a file that was written can be read");
     core.plant(Flaw::NoMinorityRule);
+    if let Some(Planted::Core(flaw)) = flaw {
+        core.plant(flaw);
+    }
     core
 }

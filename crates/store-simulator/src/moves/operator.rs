@@ -11,6 +11,9 @@ use super::world::{Event, World};
 /// How long a migration may be silent, at least: longer than anything is under way.
 const SILENCE_MIN: u64 = 500;
 
+/// How long a move that was ended half-way stays so.
+const GIVEN_UP_MAX: u64 = 2_000;
+
 /// What the operator does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -28,11 +31,20 @@ pub(super) struct Operator {
     /// An order that waits for the end of a migration, by its number.
     waits_for: Option<u64>,
     orders: u64,
+    /// Whether the move was ended half-way once.
+    gave_up: bool,
+}
+
+impl Operator {
+    /// Whether no move has begun.
+    pub(super) fn is_idle(&self) -> bool {
+        self.step == Step::Import && !self.gave_up
+    }
 }
 
 impl Default for Operator {
     fn default() -> Self {
-        Self { giver: 0, step: Step::Import, waits_for: None, orders: 0 }
+        Self { giver: 0, step: Step::Import, waits_for: None, orders: 0, gave_up: false }
     }
 }
 
@@ -54,16 +66,19 @@ impl World {
         if !self.nodes[at].is_up {
             return self.queue.after(delay, Event::Operate);
         }
+        let gives_up = self.gives_up_percent > 0 && self.random.percent(self.gives_up_percent);
         let has_keys = !self.nodes[at].data.is_empty();
         let (real, node) = (self.queue.now(), &mut self.nodes[at]);
         let change = match step {
             Step::Import => SlotChange::Importing(ids[0]),
             Step::Migrate => SlotChange::Migrating(ids[1]),
             Step::GiveToTaker | Step::TellGiver => SlotChange::Node(ids[1]),
+            Step::MoveKeys { .. } if gives_up => return self.give_up(taker),
             Step::MoveKeys { replaces } => return self.begin_move(giver, replaces),
         };
         let is_done = node.command(real, |core, now| core.set_slot(now, slot, change, has_keys));
         self.note(|| format!("operator: {step:?} at {at}: {is_done}"));
+        self.tell_other(at);
         let node = &self.nodes[at];
         let is_owner = node.core.owner(slot) == Some(node.core.my_index());
         self.operator.step = match step {
@@ -73,6 +88,7 @@ impl World {
             Step::GiveToTaker if is_done => Step::TellGiver,
             Step::TellGiver if is_done => {
                 self.operator.giver = taker;
+                self.operator.gave_up = false;
                 self.outcome.slots_moved += 1;
                 Step::Import
             }
@@ -80,6 +96,20 @@ impl World {
             Step::TellGiver => Step::MoveKeys { replaces: true },
             other => other,
         };
+        self.queue.after(delay, Event::Operate);
+    }
+
+    /// Ends a move half-way, and begins it again a while later.
+    fn give_up(&mut self, taker: usize) {
+        let (real, slot) = (self.queue.now(), slot_of(&name_of(0)));
+        if self.nodes[taker].is_up {
+            let node = &mut self.nodes[taker];
+            node.command(real, |core, now| core.set_slot(now, slot, SlotChange::Stable, true));
+            self.note(|| format!("operator: Stable at {taker}"));
+        }
+        self.operator.step = Step::Import;
+        self.operator.gave_up = true;
+        let delay = self.random.between(5, GIVEN_UP_MAX);
         self.queue.after(delay, Event::Operate);
     }
 
@@ -159,6 +189,9 @@ impl World {
             MigrationOutput::Moved(name) => {
                 self.nodes[node].leaving.remove(0, &name);
                 let (durable_at, key) = (self.durable_at(), key_of(&name));
+                if let Some(value) = self.nodes[node].data.get(&key).copied() {
+                    self.nodes[node].moved.insert(key, value);
+                }
                 self.nodes[node].change(durable_at, key, None);
                 self.outcome.keys_moved += 1;
             }

@@ -124,6 +124,10 @@ pub struct World {
     pub(super) delay_max: u64,
     disk_max: u64,
     fault_every: u64,
+    /// How often keys that went elsewhere are there again after a restart, and how often the
+    /// operator gives up.
+    old_percent: u64,
+    pub(super) gives_up_percent: u64,
     crashed_at: [Option<Real>; 2],
     is_traced: bool,
 }
@@ -172,6 +176,8 @@ impl World {
             delay_max: random.between(2, 60),
             disk_max: if random.percent(50) { 1 } else { random.between(1, 80) },
             fault_every: random.between(600, 5_000),
+            old_percent: if random.percent(50) { 70 } else { 0 },
+            gives_up_percent: if random.percent(30) { 10 } else { 0 },
             random,
             crashed_at: [None; 2],
             is_traced: false,
@@ -209,6 +215,7 @@ impl World {
                 let now = self.queue.now();
                 if self.nodes[node].is_up {
                     self.nodes[node].tick(now);
+                    self.tell_other(node);
                 }
                 self.queue.after(250, Event::Tick(node));
             }
@@ -259,8 +266,32 @@ impl World {
             Event::Fault => self.fault(),
             Event::Restart(node) => {
                 let now = self.queue.now();
-                self.nodes[node].restart(now);
+                let is_old = self.old_percent > 0 && self.random.percent(self.old_percent);
+                self.note(|| format!("node {node} starts, with old keys: {is_old}"));
+                self.nodes[node].restart(now, is_old);
+                self.tell_other(1 - node);
+                self.tell_other(node);
             }
+        }
+    }
+
+    /// A node says what slots it has.
+    pub(super) fn tell_other(&mut self, node: usize) {
+        let (now, other) = (self.queue.now(), 1 - node);
+        if self.nodes[node].is_up && self.nodes[other].is_up {
+            let address = self.nodes[other].address_of(self.nodes[node].id);
+            let message = self.nodes[node].heartbeat(address);
+            self.nodes[other].hear(now, &message);
+            self.judge_outdated(node, other);
+        }
+    }
+
+    /// Without a move, only the owner has keys of the slot once it was heard.
+    fn judge_outdated(&mut self, owner: usize, other: usize) {
+        let has_slot = self.nodes[owner].owns_slot() && !self.nodes[other].owns_slot();
+        let count = self.nodes[other].data.len();
+        if has_slot && count > 0 && self.operator.is_idle() {
+            self.broken(Rule::K8, || format!("node {other} keeps {count} keys of an earlier time"));
         }
     }
 

@@ -12,8 +12,8 @@ use store_resp::Reply;
 use tenure::Tenure;
 
 use self::writer::Writer;
-use super::servers::{Part, ask, free_port, listed, make_folder, text, wait};
-use super::{INTERVAL, RESOURCE, Stage, no};
+use super::servers::{Part, ask, ask_once, free_port, listed, make_folder, text, wait};
+use super::{INTERVAL, PATIENCE, RESOURCE, Stage, no};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::{duration, result};
@@ -63,7 +63,12 @@ impl Nodes {
         address(&self.parts)
     }
 
-    /// The primary that has a slot, as most would see it: the first node that answers tells.
+    /// The primary that has a slot, once some node answers.
+    async fn find_owner(&self, slot: u16) -> Result<u16, Failure> {
+        wait("no node of the cluster answered", async || self.owner_of(slot).await).await
+    }
+
+    /// The same, as most would see it: the first node that answers tells.
     async fn owner_of(&self, slot: u16) -> Option<u16> {
         for part in &self.parts {
             if let Some(Reply::Array(ranges)) = ask(part.port, "CLUSTER SLOTS").await {
@@ -159,7 +164,7 @@ impl Stage {
 
     async fn kill_primary(&mut self, nodes: &mut Nodes, operator: &Tenure) -> Result<(), Failure> {
         let slot = election_slot();
-        let old = nodes.owner_of(slot).await.ok_or_else(nobody)?;
+        let old = nodes.find_owner(slot).await?;
         nodes.writer.take();
         self.say(&format!("port {old}, the primary of slot {slot} ({RESOURCE:?}), is killed"));
         let killed_at = clock::now();
@@ -175,13 +180,13 @@ impl Stage {
     }
 
     async fn reshard(&mut self, nodes: &Nodes) -> Result<(), Failure> {
-        let owner = nodes.owner_of(election_slot()).await.ok_or_else(nobody)?;
+        let owner = nodes.find_owner(election_slot()).await?;
         let mut other = None;
         for shard in 0..PRIMARIES {
             // The middle of a share never moves.
             let middle = (shard * 2 + 1) * usize::from(SLOTS) / (2 * PRIMARIES);
-            let port = nodes.owner_of(u16::try_from(middle).unwrap_or(0)).await;
-            other = other.or(port.filter(|port| *port != owner));
+            let port = nodes.find_owner(u16::try_from(middle).unwrap_or(0)).await?;
+            other = other.or(Some(port).filter(|port| *port != owner));
         }
         let (from, to) = (Named::at(owner).await?, Named::at(other.ok_or_else(nobody)?).await?);
         nodes.writer.take();
@@ -317,12 +322,15 @@ async fn await_each(
 
 /// Asks, and takes no error for an answer.
 async fn must(port: u16, line: &str) -> Result<Reply, Failure> {
-    match ask(port, line).await {
+    match ask_once(port, line).await {
         Some(Reply::Error(said)) => {
             Err(no(&format!("port {port} refuses {line:?}: {}", crate::output::plain(&said))))
         }
         Some(reply) => Ok(reply),
-        None => Err(no(&format!("port {port} does not answer"))),
+        None => {
+            let problem = format!("port {port} did not answer {line:?} in {PATIENCE:?}");
+            Err(Failure::new(exit::TIMED_OUT, problem))
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::own_program::own_program;
 
 /// Between two looks at a server.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a server may take to answer.
+/// How long a server may take to answer before it is asked again, or another one is.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// How long after a failover somebody leads again at the latest: a lease and a little more.
 const NEW_TERM_MAX: Duration = Duration::from_secs(10);
@@ -122,8 +122,17 @@ pub(super) async fn wait<T>(
     }
 }
 
-/// What a server answers to a line; `None` when it does not.
+/// What a server answers to a line; `None` when it does not, or not soon.
 pub(super) async fn ask(port: u16, line: &str) -> Option<Reply> {
+    ask_within(ANSWER_MAX, port, line).await
+}
+
+/// The same for what must not be said twice: a busy machine gets all the time that it needs.
+pub(super) async fn ask_once(port: u16, line: &str) -> Option<Reply> {
+    ask_within(PATIENCE, port, line).await
+}
+
+async fn ask_within(limit: Duration, port: u16, line: &str) -> Option<Reply> {
     let asking = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
         stream.write_all(format!("{line}\r\n").as_bytes()).await.ok()?;
@@ -137,7 +146,7 @@ pub(super) async fn ask(port: u16, line: &str) -> Option<Reply> {
             }
         }
     };
-    timeout(ANSWER_MAX, asking).await.ok()?
+    timeout(limit, asking).await.ok()?
 }
 
 pub(super) fn text(reply: Reply) -> String {
@@ -152,5 +161,30 @@ pub(super) fn fields(reply: Reply) -> Vec<String> {
     match reply {
         Reply::Array(items) => items.into_iter().map(text).collect(),
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    /// A busy machine is slow, and what changes a cluster must not be said twice.
+    #[tokio::test]
+    async fn a_server_that_answers_late_is_waited_for() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut line = [0; 64];
+            let len = stream.read(&mut line).unwrap();
+            std::thread::sleep(ANSWER_MAX + ANSWER_MAX / 4);
+            stream.write_all(b"+OK\r\n").unwrap();
+            line[..len].to_vec()
+        });
+        let reply = ask_once(port, "CLUSTER SAVECONFIG").await;
+        assert!(matches!(reply, Some(Reply::Simple(_))), "{reply:?}");
+        assert_eq!(server.join().unwrap(), b"CLUSTER SAVECONFIG\r\n");
     }
 }

@@ -32,6 +32,18 @@ impl ClusterGroup {
         self.wait_until_whole();
     }
 
+    /// Gives every master the same number of slots with `redis-cli --cluster rebalance`, as
+    /// operators do, and returns once every node knows of it.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn rebalance(&self) {
+        let node = self.witness();
+        let address = node.server.authority();
+        node.server.cli(&["--cluster", "rebalance", &address, "--cluster-threshold", "0.1"]);
+        self.wait_until_whole();
+    }
+
     /// How many slots a master has, as it says itself.
     #[must_use]
     pub fn slots_of(&self, master: usize) -> usize {

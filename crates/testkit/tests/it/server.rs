@@ -194,3 +194,20 @@ fn another_program_can_be_started_in_its_place() {
     assert_eq!(server.log()[0], "got serve");
     assert_eq!(server.cli(&["PING"]), "PONG");
 }
+
+/// Our own store says so on standard error, and a node of a cluster has a second port that may be
+/// taken.
+#[test]
+fn a_server_whose_port_was_taken_gets_another_wherever_it_says_so() {
+    let folder = TempFolder::create();
+    let script = folder.write(
+        "server.sh",
+        "if mkdir \"$0.tried\" 2> /dev/null; then\n\
+         echo 'cannot listen: Address already in use (os error 98)' >&2; exit 1\nfi\n\
+         echo Ready to accept connections; exec sleep 600\n",
+    );
+    let program = ServerProgram::new("sh").arg(&script);
+    let server = RedisServer::builder().program(program).start();
+    assert!(exists(server.pid()));
+    assert!(script.with_extension("sh.tried").exists(), "the first one failed");
+}

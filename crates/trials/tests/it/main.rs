@@ -6,6 +6,7 @@
 mod acl;
 mod bad_input;
 mod cache;
+mod cluster_load;
 mod crowd;
 mod features;
 mod foreign;

@@ -1,5 +1,7 @@
-//! Real clients: the same script of ours on redis-server and on our store must print the same.
+//! Real clients: the same script of ours on redis-server and on our store must print the same, and
+//! what clients of clusters wrote must be there.
 
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -7,6 +9,7 @@ use super::install;
 use super::sentinels::Sentinels;
 use super::servers::{Server, Side};
 use crate::command::Failure;
+use crate::commands::trial;
 use crate::repository::root;
 
 /// A client library, and the script that uses it.
@@ -18,7 +21,7 @@ struct Client {
     /// In `xtask/clients/`.
     script: &'static str,
     language: &'static Language,
-    partner: Partner,
+    check: Check,
 }
 
 /// What a script talks to. Its arguments are their ports.
@@ -26,6 +29,15 @@ struct Client {
 enum Partner {
     Server,
     Sentinels,
+}
+
+/// What is asked of a client.
+#[derive(Clone, Copy)]
+enum Check {
+    /// Its script prints the same on both sides.
+    SameOn(Partner),
+    /// What it writes is in the cluster of both kinds, whatever an operator does there meanwhile.
+    LosesNothing,
 }
 
 /// Those that run for a script.
@@ -84,35 +96,49 @@ const CLIENTS: &[Client] = &[
         packages: &["redis==5.0.8"],
         script: "redis_py.py",
         language: &PYTHON,
-        partner: Partner::Server,
+        check: Check::SameOn(Partner::Server),
     },
     Client {
         name: "redis-py-sentinel",
         packages: &["redis==5.0.8"],
         script: "redis_py_sentinel.py",
         language: &PYTHON,
-        partner: Partner::Sentinels,
+        check: Check::SameOn(Partner::Sentinels),
+    },
+    Client {
+        name: "redis-py-cluster",
+        packages: &["redis==5.0.8"],
+        script: "redis_py_cluster.py",
+        language: &PYTHON,
+        check: Check::LosesNothing,
     },
     Client {
         name: "ioredis",
         packages: &["ioredis@5.4.1"],
         script: "ioredis.mjs",
         language: &NODE,
-        partner: Partner::Server,
+        check: Check::SameOn(Partner::Server),
     },
     Client {
         name: "ioredis-sentinel",
         packages: &["ioredis@5.4.1"],
         script: "ioredis_sentinel.mjs",
         language: &NODE,
-        partner: Partner::Sentinels,
+        check: Check::SameOn(Partner::Sentinels),
+    },
+    Client {
+        name: "ioredis-cluster",
+        packages: &["ioredis@5.4.1"],
+        script: "ioredis_cluster.mjs",
+        language: &NODE,
+        check: Check::LosesNothing,
     },
     Client {
         name: "bullmq",
         packages: &["bullmq@5.12.0", "ioredis@5.4.1"],
         script: "bullmq.mjs",
         language: &NODE,
-        partner: Partner::Server,
+        check: Check::SameOn(Partner::Server),
     },
 ];
 
@@ -125,9 +151,10 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 /// not. Returns how many lines differ.
 pub(super) fn compare(name: &str) -> Result<usize, Failure> {
     let Some(client) = CLIENTS.iter().find(|client| client.name == name) else { return Ok(0) };
-    match client.prepare() {
-        Ok(folder) => client.compare(&folder),
-        Err(reason) => {
+    match (client.prepare(), client.check) {
+        (Ok(folder), Check::SameOn(partner)) => client.compare(&folder, partner),
+        (Ok(folder), Check::LosesNothing) => client.load_cluster(&folder),
+        (Err(reason), _) => {
             println!("{name:<10} skipped: {reason}");
             Ok(0)
         }
@@ -146,10 +173,10 @@ impl Client {
         Ok(folder)
     }
 
-    fn compare(&self, folder: &Path) -> Result<usize, Failure> {
+    fn compare(&self, folder: &Path, partner: Partner) -> Result<usize, Failure> {
         let failed = |error| Failure::Failed(format!("compat: {}: {error}", self.name));
         let run = |side| {
-            let running = Running::start(self.partner, side)?;
+            let running = Running::start(partner, side)?;
             self.run(folder, &running.ports()).map_err(failed)
         };
         let (expected, found) = (run(Side::Redis)?, run(Side::Ours)?);
@@ -163,10 +190,37 @@ impl Client {
         Ok(differences.len())
     }
 
-    fn run(&self, folder: &Path, ports: &[u16]) -> Result<Vec<String>, String> {
-        let script: PathBuf = root().join("xtask/clients").join(self.script);
+    /// The script's command, for the arguments that it takes.
+    fn command(&self, folder: &Path) -> Command {
         let mut command = (self.language.runner)(folder);
-        command.arg(script).args(ports.iter().map(u16::to_string)).stdin(Stdio::null());
+        command.arg(root().join("xtask/clients").join(self.script));
+        command
+    }
+
+    /// Has many of it write to a cluster that is operated meanwhile. Returns how many runs lost
+    /// something: none or one.
+    fn load_cluster(&self, folder: &Path) -> Result<usize, Failure> {
+        let script = self.command(folder);
+        let words = script.get_args().map(|word| word.to_string_lossy().into_owned());
+        let program = script.get_program().to_string_lossy().into_owned();
+        let words: Vec<String> = iter::once(program).chain(words).collect();
+        let words = [&["--program".to_owned()], &words[..]].concat();
+        match trial::load_cluster(&words, script.get_current_dir()) {
+            Ok(()) => {
+                println!("{:<10} nothing lost, nothing done twice", self.name);
+                Ok(0)
+            }
+            Err(Failure::Failed(text)) => {
+                println!("{:<10} {text}", self.name);
+                Ok(1)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn run(&self, folder: &Path, ports: &[u16]) -> Result<Vec<String>, String> {
+        let mut command = self.command(folder);
+        command.args(ports.iter().map(u16::to_string)).stdin(Stdio::null());
         let output =
             command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
         let mut lines: Vec<String> =

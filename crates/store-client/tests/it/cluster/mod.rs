@@ -1,6 +1,7 @@
 //! The client of clusters, on real servers.
 
 mod commands;
+mod encrypted;
 mod moving;
 mod taking_over;
 

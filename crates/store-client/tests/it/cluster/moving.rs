@@ -15,6 +15,7 @@ use super::{count, count_up, fetches, keys_in, told, value_of};
 async fn one_map_is_fetched_for_a_storm_of_a_thousand_redirections() {
     let group = ClusterGroup::start().steady();
     let client = ClusterClient::connect(&group.url()).await.unwrap();
+    assert_eq!(fetches(&group), 1, "one at the start");
     // A slot each, all of the first master.
     let mut keys = keys_in(0..5000, 20_000);
     keys.sort_by_key(|key| Slot::of(key));

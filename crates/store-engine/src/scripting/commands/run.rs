@@ -241,9 +241,6 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         if self.cx.session.has(session_flag::RESTRICTED) {
             self.as_script(row, |cx| acl::check_scripted(cx, request))?;
         }
-        if self.cx.server.gates & server_gate::CLUSTER != 0 {
-            route::check_scripted(self.cx, command, request)?;
-        }
         let running = self.cx.server.scripting.running.as_ref();
         let has_written = running.is_some_and(|running| running.has_written);
         if self.only_reads && command.has(WRITE | MAY_REPLICATE) {
@@ -263,15 +260,20 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             if self.cx.server.gates & server_gate::SAVING_FAILS != 0 {
                 return Err(CommandError::SAVING_FAILS);
             }
-            if let Some(running) = self.cx.server.scripting.running.as_mut() {
-                running.has_written = true;
-            }
         }
         match &self.memory_refusal {
             // What has begun to write may finish.
-            Some(refusal) if command.has(GROWS) && !has_written => Err(refusal.clone()),
-            _ => Ok(()),
+            Some(refusal) if command.has(GROWS) && !has_written => return Err(refusal.clone()),
+            _ => {}
         }
+        // Where keys are is asked last: a write on a replica is refused because it is one.
+        if self.cx.server.gates & server_gate::CLUSTER != 0 {
+            route::check_scripted(self.cx, command, request)?;
+        }
+        if let Some(running) = self.cx.server.scripting.running.as_mut() {
+            running.has_written |= command.has(WRITE);
+        }
+        Ok(())
     }
 
     fn as_script<T>(&mut self, row: RowId, work: impl FnOnce(&mut Context<'c>) -> T) -> T {

@@ -83,9 +83,8 @@ fn a_slot_that_moves_sends_clients_after_its_keys() {
     assert!(text(&from.words("GET {foo}gone")).contains("MOVED 12182"));
 }
 
-#[test]
-fn a_replica_serves_reads_to_who_asks_for_them() {
-    let nodes = pair(&[]);
+/// A replica of the second node that is in step.
+fn replica_of_second(nodes: &[Node; 2]) -> Node {
     let replica = Node::start(&[]);
     nodes[0].meet(&replica);
     wait_until("it to know all", GENEROUS, || replica.knows(3));
@@ -95,6 +94,42 @@ fn a_replica_serves_reads_to_who_asks_for_them() {
         info(&mut follower, "replication", "master_link_status") == "up"
     });
     wait_for_state(&mut follower, "ok");
+    replica
+}
+
+/// The offset that a master tells when it pauses has all that it acknowledged: a replica that knows
+/// of more would wait for it in vain, one that knows of less would take over without the rest.
+#[test]
+fn a_write_that_comes_together_with_an_operators_failover_does_not_stop_it() {
+    let nodes = pair(&[]);
+    let replica = replica_of_second(&nodes);
+    let mut master = nodes[1].connect();
+    assert_eq!(text(&master.words("SET foo before")), "OK");
+    assert_eq!(text(&master.words("WAIT 1 20000")), "1");
+    let follows = format!("slave {}", nodes[1].id());
+    let knows_it = |node: &Node| text(&node.connect().words("CLUSTER NODES")).contains(&follows);
+    wait_until("both masters to know the replica", GENEROUS, || nodes.iter().all(knows_it));
+    // While the master sleeps, both arrive, and are found in one turn.
+    let (mut sleeper, mut writer) = (nodes[1].connect(), nodes[1].connect());
+    writer.words("PING");
+    sleeper.send(&["DEBUG", "SLEEP", "1"]);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    writer.send(&["SET", "foo", "together"]);
+    let mut follower = replica.connect();
+    assert_eq!(text(&follower.words("CLUSTER FAILOVER")), "OK");
+    let written = text(&writer.receive().unwrap());
+    wait_until("the replica to take over", GENEROUS, || {
+        info(&mut follower, "replication", "role") == "master"
+    });
+    let expected = if written == "OK" { "together" } else { "before" };
+    assert_eq!(text(&follower.words("GET foo")), expected);
+}
+
+#[test]
+fn a_replica_serves_reads_to_who_asks_for_them() {
+    let nodes = pair(&[]);
+    let replica = replica_of_second(&nodes);
+    let mut follower = replica.connect();
     let mut master = nodes[1].connect();
     assert_eq!(text(&master.words("SET foo bar")), "OK");
     assert_eq!(text(&master.words("WAIT 1 20000")), "1");

@@ -1,7 +1,7 @@
 //! The same words to a node of ours and to a real one: the same replies.
 
 use store_resp::Reply;
-use testkit::{RedisServer, ServerProgram};
+use testkit::{GENEROUS, RedisServer, ServerProgram, wait_until};
 
 use super::{Node, serve_all};
 use crate::connection::Connection;
@@ -95,6 +95,10 @@ CLUSTER REPLICAS xx
 CLUSTER SLAVES xx
 CLUSTER FAILOVER
 CLUSTER FAILOVER NOW
+CLUSTER FAILOVER FORCE NOW
+CLUSTER FAILOVER FORCE TAKEOVER
+CLUSTER RESET HARD SOFT
+CLUSTER RESET SOFT x y
 CLUSTER RESET MAYBE
 CLUSTER RESET
 CLUSTER SET-CONFIG-EPOCH -1
@@ -179,6 +183,87 @@ fn a_node_alone_answers_as_a_real_one() {
     }
     for words in SCRIPTS {
         assert_same(&mut ours, &mut theirs, words);
+    }
+}
+
+/// To a replica of a master that has all slots.
+const REPLICA: &[&[&str]] = &[
+    &["CLUSTER", "SETSLOT", "5", "STABLE"],
+    &["CLUSTER", "SETSLOT", "x", "NOSUCH"],
+    &["CLUSTER", "FAILOVER", "NOW"],
+    &["CLUSTER", "FAILOVER", "FORCE", "x"],
+    &["CLUSTER", "ADDSLOTS", "5"],
+    &["CLUSTER", "REPLICATE", "xx"],
+    &["WAIT", "0", "0"],
+    &["GET", "nokey"],
+    &["SET", "nokey", "1"],
+    &["EVAL", "return 1", "0"],
+    &["EVAL", "return redis.call('get','nokey')", "0"],
+    &["EVAL", "return redis.call('set','nokey',1)", "0"],
+    &["EVAL", "return redis.pcall('set','nokey',1)", "0"],
+    &["EVAL", "return redis.call('get',KEYS[1])", "1", "nokey"],
+    &["EVAL", "return redis.call('set',KEYS[1],1)", "1", "nokey"],
+    &["EVAL_RO", "return redis.call('get',KEYS[1])", "1", "nokey"],
+    &["EVAL_RO", "return redis.call('set',KEYS[1],1)", "1", "nokey"],
+    &["EVAL", "#!lua flags=no-writes\nreturn redis.call('get',KEYS[1])", "1", "nokey"],
+    &["EVAL", "#!lua\nreturn redis.call('get',KEYS[1])", "1", "nokey"],
+    &["EVALSHA", "4e6d8fc8bb01276962cce5371fa795a7763657ae", "1", "nokey"],
+    &["EVALSHA_RO", "4e6d8fc8bb01276962cce5371fa795a7763657ae", "1", "nokey"],
+    &["FCALL", "reads", "1", "nokey"],
+    &["FCALL_RO", "reads", "1", "nokey"],
+    &["FCALL", "may_write", "1", "nokey"],
+    &["FCALL_RO", "may_write", "1", "nokey"],
+    &["FCALL_RO", "nosuch", "1", "nokey"],
+    &["MULTI"],
+    &["EVAL_RO", "return redis.call('get',KEYS[1])", "1", "nokey"],
+    &["FCALL_RO", "reads", "1", "nokey"],
+    &["EXEC"],
+];
+
+const FUNCTIONS: &str = "#!lua name=lib\n\
+    local function get(keys) return redis.call('get', keys[1]) end\n\
+    redis.register_function{function_name='reads', callback=get, flags={'no-writes'}}\n\
+    redis.register_function('may_write', get)";
+
+/// Makes `replica` one of `master`, which has all slots and listens for nodes on `bus`.
+fn make_replica(master: &mut Connection, replica: &mut Connection, port: u16, bus: u16) {
+    serve_all(master);
+    assert_eq!(super::text(&master.ask(&["FUNCTION", "LOAD", FUNCTIONS]).unwrap()), "lib");
+    let id = super::text(&master.words("CLUSTER MYID"));
+    wait_until("it to be a replica", GENEROUS, || {
+        replica.words(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        super::text(&replica.words(&format!("CLUSTER REPLICATE {id}"))) == "OK"
+    });
+    wait_until("it to follow and serve", GENEROUS, || {
+        super::text(&replica.words("INFO replication")).contains("master_link_status:up")
+            && super::text(&replica.words("CLUSTER INFO")).contains("cluster_state:ok")
+    });
+}
+
+/// The port of the master is its own in each cluster.
+fn without_port(reply: &Reply, port: u16) -> String {
+    format!("{reply:?}").replace(&format!(":{port}"), ":port")
+}
+
+#[test]
+fn a_replica_answers_as_a_real_one() {
+    let (nodes, delay) = ([(); 2].map(|()| Node::start(&[])), ["--repl-diskless-sync-delay", "0"]);
+    let servers = [(); 2].map(|()| real(&delay));
+    let mut ours = nodes[1].connect();
+    let our_port = nodes[0].server.port().unwrap();
+    make_replica(&mut nodes[0].connect(), &mut ours, our_port, nodes[0].bus_port());
+    let mut theirs = Connection::tcp(servers[1].port());
+    let their_port = servers[0].port();
+    let mut master = Connection::tcp(their_port);
+    make_replica(&mut master, &mut theirs, their_port, their_port + 10_000);
+    for mode in ["READWRITE", "READONLY"] {
+        assert_same(&mut ours, &mut theirs, &[mode]);
+        for words in REPLICA {
+            let replies = [(&mut ours, our_port), (&mut theirs, their_port)]
+                .map(|(connection, port)| without_port(&connection.ask(words).unwrap(), port));
+            assert_eq!(replies[0], replies[1], "{mode}: {words:?}");
+        }
     }
 }
 

@@ -40,6 +40,31 @@ fn wait_counts_replicas_that_have_the_write_and_no_others() {
     assert_eq!(text(&ours.words("WAIT 2 30000")), "2");
 }
 
+/// Who notes up to where a replica must have come reads write and offset in one go.
+#[test]
+fn the_offset_that_is_told_behind_a_write_has_the_write() {
+    let server = primary().start().unwrap();
+    let mut ours = connect(&server);
+    let replica = follower(server.port().unwrap(), &[]);
+    wait_for_link(&mut Connection::tcp(replica.port()));
+    ours.words("CONFIG SET repl-ping-replica-period 1000");
+    wait_for_online(&mut ours, 1);
+    let offset = |reply: &str| {
+        let digits = reply.chars().skip_while(|letter| !letter.is_ascii_digit());
+        let digits: String = digits.take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap()
+    };
+    for question in ["ROLE", "INFO replication"] {
+        // As one piece, so that they are read together.
+        let write = "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$1\r\nx\r\n";
+        ours.send_raw(format!("{write}{question}\r\n").as_bytes());
+        assert_eq!(text(&ours.receive().unwrap()), "OK");
+        let told = text(&ours.receive().unwrap());
+        let told = told.split("master_repl_offset").last().unwrap();
+        assert_eq!(offset(told), offset(&text(&ours.words("ROLE"))), "{question}");
+    }
+}
+
 /// A pop that had to wait is a write of the session that waited.
 #[test]
 fn wait_after_a_command_that_blocked_is_about_its_write() {

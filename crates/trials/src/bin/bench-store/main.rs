@@ -125,7 +125,7 @@ struct Scale {
     /// How often files are loaded and full syncs are made.
     loads: usize,
     idle_seconds: u64,
-    /// Failovers of sentinels, on either side.
+    /// Failovers of sentinels, and of clusters, on either side.
     failovers: usize,
     /// An earlier `tenure`, whose speed is measured in the same rounds.
     before: Option<PathBuf>,

@@ -1,5 +1,7 @@
-//! What cluster mode costs beside the same server without it, and keys that move, beside
-//! redis-server's.
+//! What cluster mode costs beside the same server without it, and keys that move and replicas that
+//! take over, beside redis-server's.
+
+mod failover;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -61,7 +63,8 @@ pub(crate) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     must("processor time per SET", |costs| costs.set_us, CPU_RATIO_MAX);
     must("processor time per GET", |costs| costs.get_us, CPU_RATIO_MAX);
     moves(scale, figures)?;
-    large_value(figures)
+    large_value(figures)?;
+    failover::measure(scale, figures)
 }
 
 fn start(side: Side, mode: Mode) -> Result<RedisServer> {
