@@ -37,7 +37,12 @@ impl Group {
             GroupMember::Peer(_) => return,
         };
         let is_primary = *member == GroupMember::Primary;
+        let before = instance.known.report.clone();
         let changes = learn(now, asked_at, instance, &report, is_primary);
+        match is_primary {
+            true => self.learn_history(asked_at, &report),
+            false => self.doubt_history(core, asked_at, &before, &report),
+        }
         for kind in changes {
             self.tell(core, kind, self.describe(member));
         }
