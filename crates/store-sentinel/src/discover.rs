@@ -49,7 +49,7 @@ impl Group {
         if is_primary {
             self.advise_on_role(core, &report);
             for address in report.replicas {
-                if self.add_replica(now, core, address.clone()) {
+                if core.may_reach(&address) && self.add_replica(now, core, address.clone()) {
                     core.mark_changed();
                     self.tell(
                         core,
