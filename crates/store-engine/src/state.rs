@@ -131,6 +131,9 @@ impl Stats {
     #[cold]
     pub fn count_error(&mut self, code: &[u8]) {
         self.error_replies += 1;
+        // A script may return any text as an error, and INFO shows the code in a line.
+        let is_code = !code.iter().any(u8::is_ascii_control);
+        let code = if is_code { code } else { b"ERR" };
         if self.errors.len() < ERROR_CODES_MAX || self.errors.contains_key(code) {
             *self.errors.entry(code.to_vec()).or_default() += 1;
         }

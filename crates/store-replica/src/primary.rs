@@ -365,6 +365,14 @@ impl Replication {
     }
 }
 
+/// The address or name of a host is no longer.
+const HOST_MAX: usize = 255;
+
+/// What addresses and names of hosts are made of; `%` is of addresses with a zone.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte)
+}
+
 /// Takes down one thing that a replica says about itself. Fails with the text of the error.
 fn introduce(replica: &mut Replica, name: &[u8], value: &[u8]) -> Result<(), String> {
     let is_set = value != b"0";
@@ -374,10 +382,12 @@ fn introduce(replica: &mut Replica, name: &[u8], value: &[u8]) -> Result<(), Str
             replica.port = port.ok_or("value is not an integer or out of range")?;
         }
         b"ip-address" => {
-            const IP_MAX: usize = 255;
-            let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= IP_MAX);
-            let text =
-                text.ok_or("REPLCONF ip-address provided by replica instance is too long")?;
+            let too_long = "REPLCONF ip-address provided by replica instance is too long";
+            let is_short = value.len() <= HOST_MAX;
+            is_short.then_some(()).ok_or(too_long)?;
+            // INFO shows it, and sentinels read INFO line by line.
+            let text = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(is_of_host));
+            let text = text.ok_or("REPLCONF ip-address is not the address or name of a host")?;
             replica.ip = Some(text.to_owned()).filter(|text| !text.is_empty());
         }
         // What else it could do is not used here.
