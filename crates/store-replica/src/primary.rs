@@ -139,9 +139,11 @@ impl Replication {
     /// The same, with what follows, in as many stretches as there is room for. Returns how many.
     pub fn stretches_for<'a>(&'a self, session: SessionId, into: &mut [&'a [u8]]) -> usize {
         match (self.replica(session), &self.backlog) {
-            (Some(replica), Some(backlog)) if replica.is_online() && replica.reads() => {
-                // One that lacks what is gone is closed with the next block of writes.
-                if backlog.has(replica.reader) { backlog.read_all(replica.reader, into) } else { 0 }
+            // One that lacks what is gone is closed with the next block of writes.
+            (Some(replica), Some(backlog))
+                if replica.is_online() && replica.reads() && backlog.has(replica.reader) =>
+            {
+                backlog.read_all(replica.reader, into)
             }
             _ => 0,
         }

@@ -103,6 +103,7 @@ impl Engine {
         let outcome = self.execute(now_us, id, request);
         self.forget_unmeasured();
         let noted = self.state.persistence.load_failure.take();
+        self.state.persistence.lacks_write = false;
         let Some(session) = self.session_mut(id) else { return Err(LoadFailure::NoChange) };
         let is_loader = session.has(session_flag::LOADER) && !session.has(MUTED);
         let rejected = session.output.bytes().strip_prefix(b"-").map(|error| {
