@@ -254,6 +254,10 @@ fn admit(cx: &mut Context<'_>, demands: RequestFlags) -> CommandResult {
     if cx.server.gates & server_gate::READ_ONLY != 0 && demands.writes() {
         return Err(CommandError::READ_ONLY);
     }
+    if cx.server.gates & server_gate::UNKEPT != 0 && demands.writes() {
+        // PING is not told: who asks that replaces primaries, and this one is well.
+        return Err(CommandError::UNKEPT);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }
@@ -284,6 +288,9 @@ pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResu
     }
     if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
         return Err(CommandError::FEW_REPLICAS);
+    }
+    if cx.server.gates & server_gate::UNKEPT != 0 && command.has(flag::WRITE) && !is_primary {
+        return Err(CommandError::UNKEPT);
     }
     Ok(())
 }

@@ -588,7 +588,9 @@ impl Replication {
             &link.state,
             LinkState::Handshake(steps) if matches!(steps.front(), Some(Step::Psync { .. }))
         );
-        link.down_since.get_or_insert(now);
+        // The data is as old as the last word of the primary, whenever the loss was noticed.
+        let was_linked = link.state == LinkState::Connected;
+        link.down_since.get_or_insert(if was_linked { link.heard_at } else { now });
         link.reset(at);
         if was_asked {
             self.remember_unanswered_failover();

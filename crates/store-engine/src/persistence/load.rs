@@ -174,7 +174,8 @@ impl Engine {
     pub fn set_aof_facts(&mut self, facts: crate::persistence::AofFacts) {
         let state = self.state_mut();
         let refuses = facts.trouble.is_some();
-        state.gates &= !server_gate::DISK_TROUBLE;
+        state.gates &= !(server_gate::DISK_TROUBLE | server_gate::UNKEPT);
+        state.gates |= if facts.breaks_promise { server_gate::UNKEPT } else { 0 };
         state.gates |= if refuses { server_gate::DISK_TROUBLE } else { 0 };
         state.persistence.aof = facts;
     }

@@ -379,3 +379,13 @@ fn a_transaction_that_takes_too_much_memory_ends_the_link() {
     assert!(server.outputs().contains(&too_long));
     assert_eq!(server.core.history().offset(), 100, "nothing of it counts");
 }
+
+#[test]
+fn a_link_is_down_since_the_primary_was_last_heard() {
+    let mut server = synced(Server::with_delay_zero(1), 100);
+    server.now = server.now + std::time::Duration::from_secs(50);
+    // The process, or its machine, stood still meanwhile.
+    server.core.handle_link_down(server.now);
+    let down_for = server.core.link_down_for(server.now).unwrap();
+    assert_eq!(down_for.as_secs(), 50, "the data is as old as that");
+}
