@@ -47,6 +47,8 @@ pub mod server_gate {
     pub const LOADING_ASIDE: u32 = 1 << 12;
     /// Files cannot be written: no command may change data.
     pub const DISK_TROUBLE: u32 = 1 << 6;
+    /// The append-only file is begun anew with data of a primary, and `appendfsync` is `always`.
+    pub const UNKEPT: u32 = 1 << 15;
     /// This is a replica, and takes no writes but its primary's.
     pub const READ_ONLY: u32 = 1 << 10;
     /// The primary's stream is not followed, and `replica-serve-stale-data` is off.

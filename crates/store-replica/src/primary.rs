@@ -52,13 +52,16 @@ impl Replication {
         }
     }
 
-    /// A replica whose part of the stream is over its limit goes; the others lose nothing by it.
+    /// A replica whose part of the stream is over its limit goes; the others lose nothing by it. So
+    /// does one that could not be sent what follows, should that ever happen.
     fn close_slow_replicas(&mut self, now: Moment) {
         let end = self.history.offset();
-        let settings = &self.settings;
+        let (settings, backlog) = (&self.settings, &self.backlog);
+        let is_kept = |reader| backlog.as_ref().is_some_and(|backlog| backlog.has(reader));
         let mut slow = Vec::new();
         for replica in self.replicas.iter_mut().filter(|replica| replica.reads()) {
-            if replica.is_over_limit(now, end - replica.reader, settings) {
+            let is_lost = !is_kept(replica.reader);
+            if is_lost || replica.is_over_limit(now, end - replica.reader, settings) {
                 slow.push(replica.session);
             }
         }
@@ -88,6 +91,10 @@ impl Replication {
             return self.reply(session, "-ERR syntax error\r\n");
         }
         let replica = self.replica_or_new(now, session);
+        if replica.state != ReplicaState::Greeting {
+            // What it gets, and what is kept for it, was decided by what it said before PSYNC.
+            return self.reply(session, "+OK\r\n");
+        }
         let outcome = pairs.iter().try_for_each(|[name, value]| introduce(replica, name, value));
         match outcome {
             Ok(()) => self.reply(session, "+OK\r\n"),
@@ -132,7 +139,10 @@ impl Replication {
     /// The same, with what follows, in as many stretches as there is room for. Returns how many.
     pub fn stretches_for<'a>(&'a self, session: SessionId, into: &mut [&'a [u8]]) -> usize {
         match (self.replica(session), &self.backlog) {
-            (Some(replica), Some(backlog)) if replica.is_online() && replica.reads() => {
+            // One that lacks what is gone is closed with the next block of writes.
+            (Some(replica), Some(backlog))
+                if replica.is_online() && replica.reads() && backlog.has(replica.reader) =>
+            {
                 backlog.read_all(replica.reader, into)
             }
             _ => 0,
