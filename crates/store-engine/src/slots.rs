@@ -10,10 +10,14 @@ impl Engine {
     }
 
     /// Another node has the slot: its keys go from here, and that is propagated. If there are
-    /// many, the rest of them goes with the next [ticks](Self::tick).
+    /// many, the rest of them goes with the next [ticks](Self::tick); all of them do when writes
+    /// are held back now.
     pub fn empty_slot(&mut self, now_us: u64, slot: u16) {
         self.keyspace.begin(now_us, 0);
-        self.keyspace.empty_slot(slot);
+        match self.state.is_paused() {
+            true => self.keyspace.empty_slot_later(slot),
+            false => self.keyspace.empty_slot(slot),
+        }
         self.deliver_if_any(None);
     }
 }

@@ -11,6 +11,7 @@
 //! such a key without having declared it gets an error, since it cannot be held back half-way.
 
 pub(crate) mod commands;
+mod held;
 
 use store_cluster::MigrationOrder;
 use store_persist::rdb::SavedValue;
@@ -26,8 +27,10 @@ use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::key_finder;
 use crate::keyspace::{Freeing, ValueRef, saved, shared};
+use crate::replication::UNBLOCKED;
 use crate::session::{Blocked, SessionId, TimeoutReply};
 use crate::state::{ServerState, server_gate};
+pub(crate) use held::Held;
 
 /// Values with more memory than this are encoded by the driver's thread.
 const ENCODED_HERE_MAX: usize = 64 * 1024;
@@ -120,6 +123,10 @@ pub struct Migrations {
     begun: u64,
     /// Whether somebody who waits for a key could not be served because of one that leaves.
     holds_waiting: bool,
+    /// What waits until writes are not held back any more.
+    pub(crate) held: Vec<Held>,
+    /// Whether somebody who waits for a key could not be served because writes are held back.
+    pub(crate) was_woken_in_pause: bool,
     /// What RESTORE is to take, when it runs again.
     pub(crate) decoded: Option<DecodedValue>,
     /// Made for the first value, and kept while keys are on their way: it is larger than most of
@@ -169,8 +176,20 @@ impl Engine {
         value
     }
 
-    /// The other server has these keys: they go from here, and that is propagated.
-    pub fn finish_moved(&mut self, now_us: u64, id: SessionId, db: usize, keys: &[Vec<u8>]) {
+    /// The other server has these keys: they go from here, and that is propagated. `asker` is the
+    /// session that asked, and the number of its migration.
+    pub fn finish_moved(
+        &mut self,
+        now_us: u64,
+        asker: (SessionId, u64),
+        db: usize,
+        keys: &[Vec<u8>],
+    ) {
+        let (id, number) = asker;
+        if self.state.is_paused() {
+            let keys = keys.to_vec();
+            return self.state.migrations.held.push(Held::Moved { id, number, db, keys });
+        }
         self.keyspace.begin(now_us, db);
         let mut removed: Vec<&[u8]> = Vec::new();
         for key in keys {
@@ -197,6 +216,10 @@ impl Engine {
 
     /// Answers the session that asked for a migration, if it still waits for it.
     pub fn finish_migration(&mut self, id: SessionId, number: u64, reply: &[u8]) {
+        if self.holds_keys_of(number) {
+            let reply = reply.to_vec();
+            return self.state.migrations.held.push(Held::Ended { id, number, reply });
+        }
         if self.state.migrations.leaving.is_empty() {
             self.state.migrations.compressor = None;
         }
@@ -214,6 +237,9 @@ impl Engine {
         if !self.waits_for(id, number) {
             return;
         }
+        if self.state.is_paused() {
+            return self.state.migrations.held.push(Held::Restored { id, number, value });
+        }
         let session = self.state.sessions.get(id);
         let blocked = session.and_then(|session| session.blocked.as_ref());
         if blocked.is_some_and(|blocked| self.must_stay_blocked(blocked)) {
@@ -222,6 +248,10 @@ impl Engine {
         }
         if blocked.is_some_and(|blocked| self.has_lost_slot(blocked)) {
             return self.refuse_waiting(id, &LOST_SLOT);
+        }
+        if self.state.gates & server_gate::READ_ONLY != 0 {
+            // It follows another server by now.
+            return self.finish_migration(id, number, UNBLOCKED);
         }
         self.state.migrations.decoded = Some(value);
         self.ask_again(now_us, id);
@@ -253,13 +283,18 @@ impl Engine {
             resume_postponed(&mut self.state);
         }
         if holds_waiting {
-            for db in 0..self.keyspace.database_count() {
-                for key in self.keyspace.waiting.in_db(db) {
-                    self.keyspace.changes.ready_keys.push(db, &key);
-                }
-            }
-            self.deliver_if_any(None);
+            self.serve_waiting();
         }
+    }
+
+    /// Looks again at all who wait for keys.
+    fn serve_waiting(&mut self) {
+        for db in 0..self.keyspace.database_count() {
+            for key in self.keyspace.waiting.in_db(db) {
+                self.keyspace.changes.ready_keys.push(db, &key);
+            }
+        }
+        self.deliver_if_any(None);
     }
 }
 

@@ -172,7 +172,7 @@ impl EventLoop {
             }
         }
         if !moved.is_empty() && !job.machine.order().copies {
-            self.engine.finish_moved(self.now_us, job.session, job.db, &moved);
+            self.engine.finish_moved(self.now_us, (job.session, number), job.db, &moved);
         }
         let Some((end, keeps_connection)) = end else { return false };
         self.finish_job(number, job, &end, keeps_connection);
