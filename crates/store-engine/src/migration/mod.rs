@@ -208,6 +208,12 @@ impl Engine {
         self.follow_leaving();
     }
 
+    /// Whether keys are another server's to move, as this one repeats what that does.
+    pub fn follows_another(&self) -> bool {
+        let is_replica = self.keyspace.is_replica() && self.state.cluster.is_some();
+        is_replica || self.state.gates & server_gate::READ_ONLY != 0
+    }
+
     /// A key stays after all.
     pub fn keep_key(&mut self, db: usize, key: &[u8]) {
         self.state.migrations.leaving.remove(db, key);
@@ -249,8 +255,8 @@ impl Engine {
         if blocked.is_some_and(|blocked| self.has_lost_slot(blocked)) {
             return self.refuse_waiting(id, &LOST_SLOT);
         }
-        if self.state.gates & server_gate::READ_ONLY != 0 {
-            // It follows another server by now.
+        if self.follows_another() {
+            // It did not when it was asked.
             return self.finish_migration(id, number, UNBLOCKED);
         }
         self.state.migrations.decoded = Some(value);
