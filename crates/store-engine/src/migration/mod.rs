@@ -8,7 +8,8 @@
 //! ```
 //! A key that is leaving is read as ever. Requests that would change it are postponed, as under
 //! CLIENT PAUSE, until it is gone or stays: Redis answers nobody meanwhile. A script that changes
-//! such a key without having declared it gets an error, since it cannot be held back half-way.
+//! such a key without having declared it gets an error, since it cannot be held back half-way:
+//! TRYAGAIN if it has written nothing yet.
 
 pub(crate) mod commands;
 mod held;
@@ -344,3 +345,7 @@ const LOST_SLOT: CommandError =
 /// What a script is told that would change a key on its way elsewhere.
 pub(crate) const LEAVING: CommandError =
     CommandError::text("TRYAGAIN The key is being moved to another server: try again");
+
+/// The same for a script that has written something already.
+pub(crate) const LEAVING_LATE: CommandError =
+    CommandError::text("ERR The key is being moved to another server, and the script has written");

@@ -164,3 +164,17 @@ fn a_slot_is_emptied_behind_a_pause() {
     world.pass(1);
     assert_eq!(world.engine.keyspace().slot_len(gone), 0);
 }
+
+/// Whoever reads TRYAGAIN runs the whole script again.
+#[test]
+fn a_script_that_has_written_is_not_told_to_try_again() {
+    let (mut world, ..) = migrating(|_| {});
+    let append = "return redis.call('append', 'k', 'x')";
+    for (before, code) in [("", "TRYAGAIN "), ("redis.call('incr', 'n') ", "ERR ")] {
+        let script = format!("{before}{append}");
+        let request = OwnedRequest::from_args([&b"EVAL"[..], script.as_bytes(), b"0"]);
+        world.execute("main", request.as_request());
+        let said = world.take_reply("main").unwrap();
+        assert!(matches!(&said, Reply::Error(text) if text.starts_with(code)), "{said:?}");
+    }
+}

@@ -290,6 +290,8 @@ impl ClusterDriver {
                     self.wakes_at_ms = at_ms;
                     return;
                 }
+                // It says how far the data was when the script began. The next one knows better.
+                Output::Send { message, .. } if message.header.is_paused => {}
                 output if self.is_data_kept_back() => self.pending.push_back(output),
                 Output::Send { link, message } => self.hold(link, message),
                 Output::Persist { text, is_synced } => self.persist(now_ms, text, is_synced),

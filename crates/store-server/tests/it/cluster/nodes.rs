@@ -289,3 +289,30 @@ fn a_node_whose_script_runs_for_long_is_not_given_up() {
     assert!(text(&busy.receive().unwrap()).contains("killed by user"));
     assert_eq!(text(&nodes[0].connect().words("SET bar 1")), "OK", "and it serves on at once");
 }
+
+#[test]
+fn a_script_is_executed_as_a_whole_whatever_other_nodes_say_meanwhile() {
+    const SCRIPT: &str = "redis.call('set', KEYS[1], 1) \
+        local began = redis.call('time')[1] \
+        while redis.call('time')[1] - began < 4 do end \
+        redis.call('set', KEYS[2], 1) return 'done'";
+    let nodes = pair(&[("busy-reply-threshold", "50")]);
+    let (mut here, mut other) = (nodes[0].connect(), nodes[1].connect());
+    // The other one is not heard for longer than that: the cluster is down meanwhile.
+    here.words("CONFIG SET cluster-node-timeout 1000");
+    other.send(&["DEBUG", "SLEEP", "3"]);
+    assert_eq!(text(&here.ask(&["EVAL", SCRIPT, "2", "{bar}a", "{bar}b"]).unwrap()), "done");
+    other.receive();
+    here.words("CONFIG SET cluster-node-timeout 60000");
+    wait_for_state(&mut here, "ok");
+    assert_eq!(text(&here.words("EXISTS {bar}a {bar}b")), "2");
+    // It takes the slot.
+    here.send(&["EVAL", SCRIPT, "2", "{bar}c", "{bar}d"]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    for words in
+        ["CLUSTER BUMPEPOCH".to_owned(), format!("CLUSTER SETSLOT 5061 NODE {}", nodes[1].id())]
+    {
+        other.words(&words);
+    }
+    assert_eq!(text(&here.receive().unwrap()), "done");
+}
