@@ -532,11 +532,13 @@ impl Engine {
         self.state.base_memory + self.state.acl.users_memory() + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that clients hold and track, scripts, what is kept for replicas, and
-    /// all that waits to be freed.
+    /// Bytes in use with all that clients hold and track, scripts, what is kept for replicas and
+    /// other nodes, and all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
         let waiting = self.keyspace.freeing_stats().pending_bytes;
-        let kept = self.state.tracking.memory() + self.state.scripting.kept_bytes();
+        let kept = self.state.tracking.memory()
+            + self.state.scripting.kept_bytes()
+            + self.state.cluster_memory();
         let stream = self.state.replication.stream_bytes() as usize;
         self.memory() + self.state.clients_memory + kept + stream + waiting
     }
