@@ -51,6 +51,11 @@ impl CommandError {
         "ERR nodes.conf cannot be written: make it and its folder writable, free the disk, then \
          try again",
     );
+    /// The same for a change that had been made when that was noticed.
+    pub const UNKEPT_CHANGE: Self = Self::text(
+        "ERR nodes.conf cannot be written: the change is in force, and would be lost by a crash. \
+         Make the file and its folder writable and free the disk, until CLUSTER SAVECONFIG says OK",
+    );
     /// Writes are refused as long as saving fails.
     pub const SAVING_FAILS: Self = Self::text(
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \

@@ -124,6 +124,9 @@ impl EventLoop {
                     state.machine.handle_tick(now);
                 }
                 self.close_silent_strangers(&mut driver);
+                // A move that was called off changes no owner, but whoever waits there does so in
+                // vain.
+                self.engine.redirect_waiting();
                 self.tell_links(&driver);
             }
             self.obey_cluster(&mut driver);
@@ -432,7 +435,7 @@ impl EventLoop {
                 Released::Packet(link, message) => self.send_packet(driver, link, &message, limit),
                 Released::Reply(id, Ok(())) => self.engine.answer_waiting(id, b"+OK\r\n"),
                 Released::Reply(id, Err(())) => {
-                    self.engine.refuse_waiting(id, &CommandError::UNSAVED_NODES);
+                    self.engine.refuse_waiting(id, &CommandError::UNKEPT_CHANGE);
                 }
             }
         }
