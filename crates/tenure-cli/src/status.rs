@@ -34,7 +34,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     json["key"] = json!(key);
     arguments.output.print(&json, || {
         let place = format!("{key} at {store}");
-        format!("{}\n{}", status_text(&arguments.target.name, &place, &seen), members_text(&seen))
+        let doubt = match &seen.leadership {
+            Leadership::Vacant(why) => store_observer.doubt_of(why),
+            Leadership::Led { .. } => "",
+        };
+        let text = status_text(&arguments.target.name, &place, doubt, &seen);
+        format!("{text}\n{}", members_text(&seen))
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -71,7 +76,8 @@ fn wish_word(wish: &Wish) -> &'static str {
     }
 }
 
-pub(crate) fn status_text(name: &str, place: &str, seen: &Observation) -> String {
+/// In words. `doubt` stands behind why nobody leads.
+pub(crate) fn status_text(name: &str, place: &str, doubt: &str, seen: &Observation) -> String {
     let mut lines = vec![format!("{}  ({})", plain(name), plain(place))];
     lines.push(match &seen.leadership {
         Leadership::Led { leader, remaining } => {
@@ -84,7 +90,7 @@ pub(crate) fn status_text(name: &str, place: &str, seen: &Observation) -> String
             };
             format!("leader    {}  {term}, {left}", plain(leader.id.as_str()))
         }
-        Leadership::Vacant(why) => format!("leader    none: {}", vacancy(why)),
+        Leadership::Vacant(why) => format!("leader    none: {}{doubt}", vacancy(why)),
     });
     if let Some(left) = seen.paused_for {
         lines.push(format!("paused    no new term for {}", duration(left)));

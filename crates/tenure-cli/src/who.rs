@@ -7,7 +7,7 @@ use tenure::{Leadership, Token, Vacancy};
 
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, duration, plain, talk};
-use crate::store_options::Target;
+use crate::store_options::{StoreObserver, Target};
 
 /// Print who leads.
 ///
@@ -41,7 +41,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             if arguments.output.json {
                 arguments.output.print(&json, String::new);
             }
-            talk(&format!("nobody leads {}: {}", plain(&arguments.target.name), vacancy(why)));
+            let why = format!("{}{}", vacancy(why), store_observer.doubt_of(why));
+            talk(&format!("nobody leads {}: {why}", plain(&arguments.target.name)));
             Ok(ExitCode::from(exit::NO))
         }
     }
@@ -81,6 +82,25 @@ fn quarantine_why(vacancy: &Vacancy) -> Option<&str> {
     match vacancy {
         Vacancy::Quarantine { why, .. } => Some(why),
         _ => None,
+    }
+}
+
+/// What is added to `free` where the store has no past: it may have lost it, and only a candidate
+/// can tell.
+const NO_PAST: &str = "; the store knows of no earlier term: if it was restarted without its data, \
+                       or emptied, a leader that it has forgotten may run until its lease ends";
+
+impl StoreObserver {
+    /// What makes it doubtful that a resource is free; empty if nothing does.
+    pub(crate) fn doubt_of(&self, why: &Vacancy) -> &'static str {
+        let has_no_past = || {
+            let history = self.wait(self.observer.history(1));
+            history.is_ok_and(|entries| entries.is_empty())
+        };
+        match why {
+            Vacancy::Free if has_no_past() => NO_PAST,
+            _ => "",
+        }
     }
 }
 

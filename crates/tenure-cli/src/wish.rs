@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::AskOutcome;
+use tenure::{AskOutcome, Observation, SeenLeader};
 
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, talk};
 use crate::run::{block_on, duration};
-use crate::store_options::Target;
+use crate::store_options::{StoreObserver, Target};
 
 /// Ask the leader to hand over to another member.
 ///
@@ -65,19 +65,20 @@ pub(crate) fn hand_over(arguments: HandOver) -> Result<ExitCode, Failure> {
     {
         why.push_str(&store_observer.members_text());
     }
-    arguments.wait.report(asked)
+    arguments.wait.report(&store_observer, asked)
 }
 
 pub(crate) fn resign(arguments: Resign) -> Result<ExitCode, Failure> {
     let store_observer = arguments.target.observer()?;
     let asked = store_observer.observer.ask_to_resign();
-    arguments.wait.report(store_observer.within(arguments.wait.timeout, asked)?)
+    let asked = store_observer.within(arguments.wait.timeout, asked)?;
+    arguments.wait.report(&store_observer, asked)
 }
 
 /// How many members a refusal names at the most.
 const NAMED_MAX: usize = 8;
 
-impl crate::store_options::StoreObserver {
+impl StoreObserver {
     /// Whom a hand-over could have named; empty where that cannot be found out.
     fn members_text(&self) -> String {
         let Ok(seen) = self.wait(self.observer.look()) else { return String::new() };
@@ -89,6 +90,26 @@ impl crate::store_options::StoreObserver {
         match ids.is_empty() {
             true => "; there is none".to_owned(),
             false => format!("; those are {}{more}", ids[..ids.len().min(NAMED_MAX)].join(", ")),
+        }
+    }
+
+    /// Why there is no answer, as far as a look shows it. Who renews its lease is not stuck, and
+    /// whoever cannot be looked at may be at it.
+    fn why_unanswered(&self) -> String {
+        let Ok(seen) = self.wait(self.observer.look()) else { return STANDS.to_owned() };
+        let leader = seen.leadership.leader();
+        let stands = seen.wish.as_ref().is_some_and(|wish| {
+            wish.refused.is_none() && leader.is_some_and(|leader| leader.token == wish.token)
+        });
+        match leader {
+            Some(leader) if !is_heard(leader, &seen) && stands => format!("{STUCK}; {STANDS}"),
+            Some(leader) if !is_heard(leader, &seen) => STUCK.to_owned(),
+            Some(_) if !stands => {
+                "the leader renews its lease and does not answer, and the request \
+                                   does not stand any more: `tenure status` shows what it does"
+                    .to_owned()
+            }
+            _ => STANDS.to_owned(),
         }
     }
 
@@ -113,7 +134,12 @@ impl crate::store_options::StoreObserver {
 
 impl Wait {
     /// `outcome` (`done`, `refused`, `not-answered`, `nobody-leads`), `leader`, `why`.
-    fn report(self, asked: Option<AskOutcome>) -> Result<ExitCode, Failure> {
+    fn report(
+        self,
+        store_observer: &StoreObserver,
+        asked: Option<AskOutcome>,
+    ) -> Result<ExitCode, Failure> {
+        let unanswered = || Some(store_observer.why_unanswered());
         let (code, outcome, leader, why) = match asked {
             Some(AskOutcome::Done { leader }) => {
                 (0, "done", leader.map(|leader| leader.id.to_string()), None)
@@ -124,9 +150,9 @@ impl Wait {
                 (exit::NO, "nobody-leads", None, Some(why))
             }
             Some(AskOutcome::NotAnswered { leader }) => {
-                (exit::TIMED_OUT, "not-answered", Some(leader.id.to_string()), Some(stuck()))
+                (exit::TIMED_OUT, "not-answered", Some(leader.id.to_string()), unanswered())
             }
-            _ => (exit::TIMED_OUT, "not-answered", None, Some(stuck())),
+            _ => (exit::TIMED_OUT, "not-answered", None, unanswered()),
         };
         let json: Value = json!({ "outcome": outcome, "leader": leader, "why": why });
         if self.output.json || code == 0 {
@@ -142,8 +168,18 @@ impl Wait {
     }
 }
 
-fn stuck() -> String {
-    "the leader may be stuck, cut off or another program: `tenure status` shows its lease, `tenure \
-     clear` ends it, with --force where nothing shows that it is gone"
-        .to_owned()
+/// How many leases a leader may be silent before it counts as gone, as for `tenure clear`.
+const SILENT_LEASES_MAX: u32 = 3;
+
+/// Whether the leader has said recently that it is there.
+fn is_heard(leader: &SeenLeader, seen: &Observation) -> bool {
+    let member = seen.members.iter().find(|member| member.id == leader.id);
+    member.is_some_and(|member| {
+        let silent_max = member.record.ttl.saturating_mul(SILENT_LEASES_MAX);
+        seen.server_time.since(member.beat_at) <= silent_max
+    })
 }
+
+const STANDS: &str = "the request stands, and may still be carried out: `tenure status` shows it";
+const STUCK: &str = "the leader may be stuck, cut off or another program: `tenure status` shows its \
+                     lease, `tenure clear` ends it, with --force where nothing shows that it is gone";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use tenure::backend::Connection;
 use tenure::config::{Config, SidecarConfig};
 use tenure::{Election, EventKind, Events, OnLoss, Tenure, Term};
 use tokio::sync::{Notify, watch};
@@ -61,8 +62,17 @@ impl Shared {
             tokio::join!(self.tenure.shutdown(), async move { drop(held) });
         };
         let stop_max = self.stop_max();
+        let mut statuses = self.resources.iter().filter_map(|watched| watched.status());
+        let has_term = statuses.any(|status| status.token.is_some());
         match tokio::time::timeout(stop_max, stopped).await {
-            Ok(()) => self.read_last_events().await,
+            Ok(()) => {
+                self.read_last_events().await;
+                // The log said `released` when the work had stopped, before the store was asked.
+                if has_term && matches!(self.tenure.connection(), Connection::Down(_)) {
+                    tracing::warn!(target: "tenure",
+                        "sidecar: the store did not confirm the release: leases end by themselves");
+                }
+            }
             // The loss was told long ago; only the store was not.
             Err(_) => tracing::warn!(target: "tenure",
                 "sidecar: the store did not answer within {stop_max:?}: leases end by themselves"),

@@ -153,8 +153,8 @@ impl Client {
         connector: Connector,
     ) -> Result<Tenure, Error> {
         let born_in = Generation::current();
-        let deadlines = Deadlines::start(&clock)
-            .map_err(|error| Error::Setting { setting: "clock thread", why: error.to_string() })?;
+        let deadlines =
+            Deadlines::start(&clock).map_err(|error| driver::no_thread("clock thread", &error))?;
         let registry = Arc::new(Mutex::new(HashMap::new()));
         let (inbox, backend) =
             driver::start(connector, clock.clone(), Arc::clone(&registry)).await?;

@@ -9,7 +9,7 @@ use tenure_core::job_run::{JobEnd, JobRun, JobSettings, JobStep, JobTick, WorkEn
 use tenure_core::protocol::{self, Hint, Outcome, Request, TickId, TickOutcome};
 use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 
-use crate::backend::{Backend, Signal, Subscription};
+use crate::backend::{Backend, Connection, Signal, Subscription};
 use crate::client::Client;
 use crate::config::ElectionConfig;
 use crate::election::{Attempt, Ended, run_term};
@@ -333,6 +333,9 @@ struct Turn<'a> {
     /// How long a request inside a term may take: it may have gone out on a connection that is
     /// dead, and is repeated on another.
     try_timeout: Duration,
+    /// Whether the store has ever answered this run: a look, and a try to lead.
+    was_answered: bool,
+    was_tried: bool,
     /// Why nothing came of the last request or try, and which it was.
     trouble: Option<(During, Trouble)>,
     /// A holder without expiry, and since when it was seen like that. Each try is an election of
@@ -404,15 +407,35 @@ impl<'a> Turn<'a> {
             messages,
             gives_up_at,
             try_timeout: timing.try_timeout(),
+            was_answered: false,
+            was_tried: false,
             trouble: None,
             endless: None,
         })
+    }
+
+    /// Whether asking again may help. What is refused after it was accepted is what people have
+    /// changed, and may put right; what is refused from the start stays refused.
+    fn may_pass(&self, error: &Error, during: Option<During>) -> bool {
+        let Error::Store(error) = error else { return false };
+        let was_accepted = match during {
+            Some(During::Look) => self.was_answered,
+            Some(During::Lead) => self.was_tried,
+            None => false,
+        };
+        let is_shut_out = || {
+            let connection = self.backend.connection();
+            matches!(&*connection.borrow(), Connection::Down(error) if error.needs_person())
+        };
+        let may_be_undone = || was_accepted || self.was_answered && is_shut_out();
+        error.is_temporary() || error.needs_person() && may_be_undone()
     }
 
     /// Asks before anybody leads.
     async fn ask(&mut self, request: Request) -> JobStep {
         match self.in_time(self.call(request)).await {
             Ok(answer) => {
+                self.was_answered = true;
                 let holder = answer.view.holder.clone();
                 let step = self.run.handle_answer(answer, false);
                 let held = holder.filter(|_| step == JobStep::Wait);
@@ -421,7 +444,7 @@ impl<'a> Turn<'a> {
                 step
             }
             Err(error) => {
-                let may_answer = may_pass(&error);
+                let may_answer = self.may_pass(&error, Some(During::Look));
                 self.note(During::Look, Some(Trouble::Failed(error)));
                 self.run.handle_unanswered(may_answer, false)
             }
@@ -437,12 +460,13 @@ impl<'a> Turn<'a> {
                 Ok(term)
             }
             Ok(Attempt::Denied(reason)) => {
+                self.was_tried = true;
                 let reason = self.looked_at(reason).await;
                 self.note(During::Lead, Some(Trouble::Denied(reason)));
                 Err(self.run.handle_denied())
             }
             Err(error) => {
-                let may_answer = may_pass(&error);
+                let may_answer = self.may_pass(&error, Some(During::Lead));
                 self.note(During::Lead, Some(Trouble::Failed(error)));
                 Err(self.run.handle_untried(may_answer))
             }
@@ -500,7 +524,9 @@ impl<'a> Turn<'a> {
         let name = self.resource.name();
         match trouble.as_ref().and_then(Trouble::reason) {
             _ if self.job.waits.is_none() => {}
-            Some(Reason::Store(error)) if was_there && error.is_temporary() => {
+            Some(Reason::Store(error))
+                if was_there && self.may_pass(&Error::Store(error.clone()), Some(during)) =>
+            {
                 tracing::warn!(
                     target: "tenure", resource = name, detail = %error, "waiting for the store"
                 );
@@ -698,7 +724,7 @@ impl<'a> Turn<'a> {
             step = match answer {
                 Some(Ok(answer)) => self.run.handle_answer(answer, term.is_valid()),
                 Some(Err(error)) => {
-                    let may_answer = may_pass(&error);
+                    let may_answer = self.may_pass(&error, None);
                     failure = Some(error);
                     self.run.handle_unanswered(may_answer, term.is_valid())
                 }
@@ -706,11 +732,6 @@ impl<'a> Turn<'a> {
             };
         }
     }
-}
-
-/// Whether asking again may help without anybody acting.
-fn may_pass(error: &Error) -> bool {
-    matches!(error, Error::Store(error) if error.is_temporary())
 }
 
 /// Waits for a message that may change the state of a tick. Members come and go with every try:

@@ -246,7 +246,7 @@ fn progress(seen: &Observation, wish: &WishKind, asked: &SeenLeader) -> Progress
         }
         Leadership::Led { leader, .. } => Progress::Settled(match wish {
             WishKind::HandOver { to } if !leader.id.answers_to(to) => {
-                AskOutcome::Refused { why: format!("{} leads instead", leader.id) }
+                AskOutcome::Refused { why: leads_instead(to, leader) }
             }
             _ => AskOutcome::Done { leader: Some(leader.clone()) },
         }),
@@ -263,6 +263,11 @@ fn progress(seen: &Observation, wish: &WishKind, asked: &SeenLeader) -> Progress
             }
         }
     }
+}
+
+/// Why a hand-over failed although somebody leads: the successor may have stopped or be cut off.
+pub(crate) fn leads_instead(to: &str, leader: &SeenLeader) -> String {
+    format!("{to} did not take over, so {} leads instead: is it alive and connected?", leader.id)
 }
 
 /// Whether a member other than the one that stepped down may lead next.

@@ -91,7 +91,7 @@ impl Peer {
 
 /// Whether the process of this folder in `/proc` has that very file open.
 pub(super) fn has_open(process: &Path, file: &Path) -> io::Result<bool> {
-    Ok(descriptors_of(process, file)?.next().is_some())
+    Ok(!descriptors_of(process, file)?.is_empty())
 }
 
 /// Whether it has locked that very file, as far as the system tells.
@@ -102,17 +102,28 @@ pub(super) fn has_locked(process: &Path, file: &Path) -> io::Result<bool> {
             line.starts_with("lock:") && line.contains(" FLOCK ") && line.contains(" WRITE ")
         })
     };
-    Ok(descriptors_of(process, file)?.any(is_locked))
+    Ok(descriptors_of(process, file)?.into_iter().any(is_locked))
 }
 
-/// The numbers under which a process has a file open.
-fn descriptors_of(process: &Path, file: &Path) -> io::Result<impl Iterator<Item = String>> {
+/// The numbers under which a process has a file open. Fails where that cannot be told: in another
+/// user namespace the numbers are listed, but not what they stand for.
+fn descriptors_of(process: &Path, file: &Path) -> io::Result<Vec<String>> {
     let file = id_of(file)?;
-    let of_file = move |entry: fs::DirEntry| {
-        let is_file = id_of(&entry.path()).is_ok_and(|found| found == file);
-        is_file.then(|| entry.file_name().to_string_lossy().into_owned())
-    };
-    Ok(fs::read_dir(process.join("fd"))?.flatten().filter_map(of_file))
+    let mut hidden = None;
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(process.join("fd"))?.flatten() {
+        match id_of(&entry.path()) {
+            Ok(found) if found == file => {
+                numbers.push(entry.file_name().to_string_lossy().into_owned());
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden = Some(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    match hidden {
+        Some(error) if numbers.is_empty() => Err(error),
+        _ => Ok(numbers),
+    }
 }
 
 /// What a file or folder is to the system, whatever path leads to it.

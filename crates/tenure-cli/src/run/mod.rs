@@ -439,11 +439,13 @@ impl Contest {
     }
 
     /// A login that is refused from the start will not be accepted by waiting, and an address that
-    /// leads to the wrong kind of server will not lead elsewhere.
+    /// leads to the wrong kind of server will not lead elsewhere. Once a login was accepted, people
+    /// have changed something since, and may put it right: that is waited for.
     async fn denied(&self) -> Failure {
         let mut watch = self.election.watch();
         loop {
             match watch.status().connection {
+                Connection::Up => std::future::pending::<()>().await,
                 Connection::Down(error) if error.needs_person() => {
                     return blame(&self.tenure, tenure::Error::Store(error));
                 }

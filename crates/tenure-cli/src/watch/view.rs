@@ -72,7 +72,7 @@ impl Knowledge {
 
     fn known(&self, sight: &Sight, name: &str, place: &str, lines: &mut Vec<Line>) {
         let seen = sight.now();
-        for (index, text) in status_text(name, place, &seen).lines().enumerate() {
+        for (index, text) in status_text(name, place, "", &seen).lines().enumerate() {
             let look = match (index, seen.leadership.leader().is_some()) {
                 (1, true) => Look::Good,
                 (1, false) => Look::Bad,

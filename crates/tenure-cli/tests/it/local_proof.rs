@@ -113,6 +113,28 @@ fn two_containers_with_one_network_and_one_path_have_a_store_each() {
     assert_eq!(user.pid(), Some(pid));
 }
 
+/// As in a rootless container: the store is shown there, but not what it has open.
+#[test]
+fn a_store_that_is_seen_from_another_user_namespace_is_the_right_one() {
+    let allowed = Command::new("unshare").args(["-Ur", "true"]).output();
+    if !allowed.is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: no user namespace can be made here");
+    }
+    let user = User::new();
+    let _leader = user.lead();
+    let plain = user.command(&["who", "job"]);
+    let mut command = Command::new("timeout");
+    command.args(["-k", "1", "15", "unshare", "-Ur", TENURE]).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let who = CommandOutput::of(command);
+    assert_eq!((who.code, who.out.starts_with("ada")), (0, true), "{who:?}");
+}
+
 /// A user whose path is so long that the socket lies elsewhere.
 fn with_long_path() -> (User, std::path::PathBuf) {
     let user = User::new();

@@ -27,6 +27,21 @@ on_every_store! {
         assert_eq!(json["foreign"], false);
     }
 
+    fn a_store_that_has_lost_its_past_is_not_simply_free(stage: crate::stage::Stage) {
+        let _leader = stage.wrap("ada", &["--ttl", "60s"], "sleep 600");
+        stage.wait_for_leader("ada");
+        let _ = stage.store.cli(&["FLUSHALL"]);
+        for command in ["who", "status"] {
+            let said = stage.tenure(&[command, NAME]);
+            let text = format!("{}{}", said.out, said.err);
+            let lacks_past = text.contains("it is free") && text.contains("no earlier term");
+            assert!(lacks_past && text.contains("until its lease ends"), "{text}");
+        }
+        assert_eq!(stage.tenure(&["once", "other", "--", "true"]).code, 0);
+        let other = stage.tenure(&["who", "other"]);
+        assert!(!other.err.contains("no earlier term"), "{other:?}");
+    }
+
     fn status_members_and_history_show_what_is_there(stage: crate::stage::Stage) {
         let mut first = stage.wrap("ada", &["--priority", "-3", "--ttl", "10s"], "sleep 600");
         stage.wait_for_leader("ada");

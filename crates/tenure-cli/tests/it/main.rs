@@ -31,6 +31,7 @@ mod nested;
 mod once;
 mod operate;
 mod orphans;
+mod password;
 mod quorum;
 mod quorum_succession;
 mod refusals;

@@ -1,5 +1,7 @@
 //! `hand-over`, `resign`, `pause`, `resume`, `clear`: what an operator may do.
 
+use testkit::{GENEROUS, wait_until};
+
 use crate::stage::{NAME, on_every_store};
 
 on_every_store! {
@@ -22,6 +24,19 @@ on_every_store! {
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.err.contains("refused") && said.err.contains("zoe"), "{said:?}");
         stage.wait_for_leader("ada");
+    }
+
+    fn a_request_that_is_not_waited_for_stands(stage: crate::stage::Stage) {
+        let script = "trap 'sleep 4; exit 0' TERM; touch begun; while :; do sleep 0.1; done";
+        let _ada = stage.wrap("ada", &["--ttl", "30s"], script);
+        wait_until("the program", GENEROUS, || stage.folder.path().join("begun").exists());
+        let _bob = stage.wrap("bob", &["--ttl", "30s"], "sleep 600");
+        stage.wait_for_members(2);
+        let said = stage.tenure(&["hand-over", NAME, "--to", "bob", "--timeout", "1s", "--json"]);
+        assert_eq!(said.code, 75, "{said:?}");
+        assert!(said.out.contains("not-answered") && said.out.contains("request stands"), "{said:?}");
+        assert!(!said.out.contains("--force") && !said.err.contains("--force"), "{said:?}");
+        stage.wait_for_leader("bob");
     }
 
     fn a_leader_that_is_asked_resigns(stage: crate::stage::Stage) {

@@ -8,7 +8,10 @@ use testkit::{GENEROUS, Process, RedisServer, TempFolder, wait_until};
 
 use crate::instance::everybody;
 use crate::sidecar::{get, leading, sidecar, written};
-use crate::stage::{Kind, NAME, Stage, in_namespace, is_alive, send, works_in};
+use crate::stage::{
+    Kind, NAME, Stage, children_of, in_namespace, is_alive, number_in, send, wait_until_gone,
+    works_in,
+};
 
 /// The processes that a hook has started and that run.
 fn left_in(folder: &Path) -> Vec<u32> {
@@ -105,6 +108,37 @@ fn a_leader_ends_when_asked_to_though_the_store_does_not_answer() {
     assert!(process.wait(GENEROUS).success());
     assert!(written(&folder, "log").contains("long"), "{}", written(&folder, "log"));
     server.resume();
+}
+
+#[test]
+fn a_release_that_the_store_did_not_confirm_is_told() {
+    let mut server = RedisServer::start();
+    let folder = TempFolder::create();
+    let (mut process, _) = leading(&server, &folder, "");
+    server.pause();
+    process.terminate();
+    assert!(process.wait(GENEROUS).success());
+    let said = written(&folder, "stderr");
+    assert!(said.contains("leases end by themselves"), "{said}");
+    server.resume();
+}
+
+#[test]
+fn a_hook_does_not_outlive_a_sidecar_that_is_killed() {
+    let server = RedisServer::start();
+    let folder = TempFolder::create();
+    let hook = "sidecar.on_gain = 'echo $$ > shell; sleep 600 & echo $! > child; wait'\n";
+    let (mut process, _) = leading(&server, &folder, hook);
+    let left = ["shell", "child"].map(|file| number_in(folder.path(), file));
+    // It is started right after the shell, which may be faster.
+    wait_until("the watcher", GENEROUS, || {
+        children_of(process.pid()).into_iter().any(|pid| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains("hook-watcher")
+        })
+    });
+    process.kill();
+    left.into_iter().for_each(wait_until_gone);
 }
 
 const LEADS_LONG: &str = "leader_election_master_status{name=\"long\"} 1";

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
 
 use super::ending::RunningHook;
 use super::proc::MARKS;
@@ -47,22 +47,56 @@ pub(super) async fn run(
     }
     let shell = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let mut running = KilledOnDrop(shell.map(|shell| RunningHook::new(shell, mark)));
+    let watcher = shell.and_then(Watcher::start);
     let status = tokio::select! {
         status = child.wait() => status,
         why = interrupted => {
             if let Some(hook) = running.0.take() {
                 see_gone(hook, happening).await;
             }
+            // Before the number of the shell can become another's.
+            Watcher::dismiss(watcher).await;
             reap(&mut child).await;
             return Err(why);
         }
     };
     running.0 = None;
+    Watcher::dismiss(watcher).await;
     Ok(match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("ended with {status}")),
         Err(error) => Err(format!("cannot wait for it: {error}")),
     })
+}
+
+/// A small shell that kills the process group of a hook should this process be killed.
+struct Watcher {
+    /// Its end is that of this process.
+    orders: ChildStdin,
+}
+
+impl Watcher {
+    /// Waits for a word; where the input ends without one, nobody is there to end the hook.
+    const SCRIPT: &str =
+        "read -r word; [ \"$word\" = done ] || kill -s KILL -- \"-$1\" 2>/dev/null";
+
+    /// `None` where no process can be started: the hook then runs without.
+    fn start(shell: Pid) -> Option<Self> {
+        let group = shell.as_raw_nonzero().to_string();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", Self::SCRIPT, "hook-watcher", &group]).env_clear().current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Whoever signals the group of the sidecar does not mean it; it ends with the hook.
+        let mut child = command.process_group(0).spawn().ok()?;
+        Some(Watcher { orders: child.stdin.take()? })
+    }
+
+    async fn dismiss(watcher: Option<Self>) {
+        if let Some(mut watcher) = watcher {
+            // One that was killed hears nothing.
+            let _ = watcher.orders.write_all(b"done\n").await;
+        }
+    }
 }
 
 /// The pause before what could not be killed is looked for again.

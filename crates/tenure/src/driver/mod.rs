@@ -70,10 +70,16 @@ pub(crate) async fn start(
         run_thread(connector, clock, registry, thread_inbox, ready);
     });
     if let Err(error) = started {
-        return Err(Error::Setting { setting: "driver thread", why: error.to_string() });
+        return Err(no_thread("driver thread", &error));
     }
     let backend = is_ready.await.map_err(|_| Error::Closed)??;
     Ok((inbox, backend))
+}
+
+/// A thread cannot be started: as a rule the user, or the container, has too many already.
+pub(crate) fn no_thread(setting: &'static str, error: &std::io::Error) -> Error {
+    let step = "check the limits here (ulimit -u, and the container's on processes)";
+    Error::Setting { setting, why: format!("{error}: {step}") }
 }
 
 fn run_thread(

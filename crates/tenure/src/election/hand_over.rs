@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::driver::Message;
 use crate::observe::Leadership;
-use crate::operate::{NEXT_LOOKED_FOR_EVERY, NEXT_WAITED_FOR};
+use crate::operate::{NEXT_LOOKED_FOR_EVERY, NEXT_WAITED_FOR, leads_instead};
 use crate::state::{ElectionState, HandOverWish, Successor};
 
 /// How many hand-overs may wait for the driver. Each has a caller that waits for it.
@@ -63,7 +63,7 @@ async fn until_led_by(
         {
             return match leader.id == to {
                 true => Ok(to),
-                false => Err(Error::Refused { why: format!("{} leads instead", leader.id) }),
+                false => Err(Error::Refused { why: leads_instead(to.as_str(), leader) }),
             };
         }
         if state.clock.now() >= gives_up_at {

@@ -1,6 +1,7 @@
 //! Clusters under load, for longer than in the tests: see `cargo xtask trial cluster`.
 
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use testkit::{ClusterGroup, ServerProgram};
 use trials::cluster_load::{
@@ -10,6 +11,8 @@ use trials::cluster_load::{
 
 const USAGE: &str = "cluster-load [--clients N] [--rounds N] [--program WORD…]";
 const USAGE_CODE: u8 = 64;
+/// How long a node that was killed is waited for.
+const MISSED_AFTER: Duration = Duration::from_secs(5);
 /// Slots that are moved at a time.
 const SLOTS: usize = 60;
 
@@ -109,9 +112,13 @@ fn report(group: &ClusterGroup, written: &Written) -> Result<(), String> {
 
 fn lose(own: &ServerProgram) -> Result<(), String> {
     let mut group = mixed(own);
+    // Only those are to be missed that are killed, however busy the machine.
+    group.bear_silence_for(MISSED_AFTER);
     for how in [How::Killed, How::TakenOver, How::Killed, How::TakenOver] {
-        for master in group.masters() {
+        for shard in 0..ClusterGroup::MASTERS {
+            group.wait_until_whole();
             group.wait_until_heard();
+            let master = group.masters()[shard];
             let loss = lose_a_master(&mut group, master, how)?;
             println!("  {how:?}: node {master}: {loss}");
         }

@@ -9,7 +9,7 @@ use trials::stats::Samples;
 use crate::replication::Line;
 use crate::report::Figures;
 use crate::servers::{PerSide, SIDES, Side, unpinned};
-use crate::{Outcome, Scale};
+use crate::{Result, Scale};
 
 /// By how much we may exceed redis-server.
 const RATIO_MAX: f64 = 1.05;
@@ -22,7 +22,7 @@ struct Watched {
 }
 
 /// In turn: what the machine does besides strikes both.
-pub(super) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
+pub(super) fn measure(scale: &Scale, figures: &mut Figures) -> Result {
     let mut groups = PerSide::measure(Watched::start)?;
     for round in 0..scale.failovers {
         for side in SIDES {
@@ -45,7 +45,7 @@ pub(super) fn measure(scale: &Scale, figures: &mut Figures) -> Outcome {
 }
 
 impl Watched {
-    fn start(side: Side) -> Outcome<Self> {
+    fn start(side: Side) -> Result<Self> {
         let hosts = vec![Host::loopback(); 2 * ClusterGroup::MASTERS];
         let programs = vec![unpinned(side)?; hosts.len()];
         let group = ClusterGroup::start_mixed_on(&hosts, &programs, |builder| builder);
@@ -53,7 +53,7 @@ impl Watched {
     }
 
     /// Kills a primary, another one each time, and takes it back as a replica.
-    fn fail_over(&mut self, round: usize) -> Outcome {
+    fn fail_over(&mut self, round: usize) -> Result {
         self.group.wait_until_heard();
         let masters = self.group.masters();
         let old = masters[round % masters.len()];
@@ -78,7 +78,7 @@ impl Watched {
 }
 
 /// A key that a primary serves.
-fn key_of(group: &ClusterGroup, primary: usize) -> Outcome<String> {
+fn key_of(group: &ClusterGroup, primary: usize) -> Result<String> {
     let mut line = Line::open(group.server(primary))?;
     let mut keys = (0..1000).map(|number| format!("key:{number}"));
     let found = keys.find(|key| line.ask(&["SET", key, "served"]).is_ok());
