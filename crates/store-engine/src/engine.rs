@@ -7,6 +7,7 @@ use store_types::{Limits, Rng};
 
 use crate::acl::{self, Acl};
 use crate::busy::{BusyHandler, NoBusyHandler};
+use crate::command::flag;
 use crate::commands;
 use crate::config::{self, Config};
 use crate::context::{Caller, Context};
@@ -434,7 +435,9 @@ impl Engine {
         self.keyspace.begin(now_us, 0);
         let now_ms = self.keyspace.now_ms();
         let mut soon = self.keyspace.drop_some();
-        soon |= self.keyspace.empty_some();
+        if !self.state.is_paused() {
+            soon |= self.keyspace.empty_some();
+        }
         let mut work = TickWork::default();
         if self.state.eviction.is_under_way() {
             work.evicted = true;
@@ -442,6 +445,10 @@ impl Engine {
         }
         if self.state.pause.is_some_and(|pause| pause.until_ms <= now_ms) {
             commands::end_pause(&mut self.keyspace, &mut self.state);
+        }
+        if self.has_held_work() {
+            self.finish_held(now_us);
+            self.keyspace.begin(now_us, 0);
         }
         let may_expire = !self.state.is_paused() && !self.state.debug.pauses_cron;
         if may_expire && now_ms >= self.expiry_at_ms && self.keyspace.has_volatile() {
@@ -500,8 +507,9 @@ impl Engine {
 
     /// When [`tick`](Self::tick) is wanted next.
     pub fn next_tick(&self) -> NextTick {
-        let frees = self.keyspace.has_dropped() || self.keyspace.has_emptied_slots();
-        if self.keyspace.is_settling() || frees {
+        let empties = !self.state.is_paused() && self.keyspace.has_emptied_slots();
+        let frees = self.keyspace.has_dropped() || empties;
+        if self.keyspace.is_settling() || frees || self.has_held_work() {
             return NextTick::Soon;
         }
         if self.state.eviction.is_under_way() {
@@ -524,11 +532,13 @@ impl Engine {
         self.state.base_memory + self.state.acl.users_memory() + self.keyspace.memory()
     }
 
-    /// Bytes in use with all that clients hold and track, scripts, what is kept for replicas, and
-    /// all that waits to be freed.
+    /// Bytes in use with all that clients hold and track, scripts, what is kept for replicas and
+    /// other nodes, and all that waits to be freed.
     pub fn memory_in_use(&self) -> usize {
         let waiting = self.keyspace.freeing_stats().pending_bytes;
-        let kept = self.state.tracking.memory() + self.state.scripting.kept_bytes();
+        let kept = self.state.tracking.memory()
+            + self.state.scripting.kept_bytes()
+            + self.state.cluster_memory();
         let stream = self.state.replication.stream_bytes() as usize;
         self.memory() + self.state.clients_memory + kept + stream + waiting
     }
@@ -829,6 +839,13 @@ impl Engine {
         if self.must_stay_blocked(&waiting) {
             // It is looked at again when those keys are gone, or stay.
             self.state.migrations.hold_waiting();
+            session.blocked = Some(waiting);
+            return self.state.sessions.put_back(session);
+        }
+        let command = self.state.registry.row(waiting.row).command;
+        if self.state.is_paused() && command.has(flag::WRITE) {
+            // It is looked at again when writes may run.
+            self.state.migrations.was_woken_in_pause = true;
             session.blocked = Some(waiting);
             return self.state.sessions.put_back(session);
         }

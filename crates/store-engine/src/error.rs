@@ -51,6 +51,11 @@ impl CommandError {
         "ERR nodes.conf cannot be written: make it and its folder writable, free the disk, then \
          try again",
     );
+    /// The same for a change that had been made when that was noticed.
+    pub const UNKEPT_CHANGE: Self = Self::text(
+        "ERR nodes.conf cannot be written: the change is in force, and would be lost by a crash. \
+         Make the file and its folder writable and free the disk, until CLUSTER SAVECONFIG says OK",
+    );
     /// The append-only file does not count yet, and `always` promises that it does.
     pub const UNKEPT: Self = Self::text(
         "MISCONF The data came from a master, and is being written to a new AOF file. Until that is \

@@ -10,10 +10,17 @@ impl Engine {
     }
 
     /// Another node has the slot: its keys go from here, and that is propagated. If there are
-    /// many, the rest of them goes with the next [ticks](Self::tick).
+    /// many, the rest of them goes with the next [ticks](Self::tick); all of them do when writes
+    /// are held back now. A replica keeps them until its primary says that they go.
     pub fn empty_slot(&mut self, now_us: u64, slot: u16) {
+        if self.keyspace.is_replica() {
+            return;
+        }
         self.keyspace.begin(now_us, 0);
-        self.keyspace.empty_slot(slot);
+        match self.state.is_paused() {
+            true => self.keyspace.empty_slot_later(slot),
+            false => self.keyspace.empty_slot(slot),
+        }
         self.deliver_if_any(None);
     }
 }
@@ -56,6 +63,23 @@ mod tests {
             reply
         }
 
+        /// With a slot that went elsewhere and still has keys.
+        fn emptying() -> Self {
+            let mut world = Self::new();
+            for number in 0..3500 {
+                world.ask(&["SET", &format!("{{gone}}:{number}"), "value"]);
+            }
+            world.engine.empty_slot(NOW, slot_of(b"gone"));
+            assert!(world.engine.keyspace().is_emptied(slot_of(b"gone")), "not all at once");
+            world
+        }
+
+        fn tick(&mut self) {
+            for _ in 0..10 {
+                self.engine.tick(NOW);
+            }
+        }
+
         /// What was propagated since the last call: requests as words.
         fn propagated(&mut self) -> Vec<Vec<String>> {
             let units = std::mem::take(self.engine.units());
@@ -96,6 +120,31 @@ mod tests {
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), 3500);
+    }
+
+    #[test]
+    fn a_slot_is_not_emptied_further_once_the_data_is_anothers() {
+        let (slot, new) = (slot_of(b"gone"), ["SET", "{gone}:new", "value"]);
+        let mut world = World::emptying();
+        world.engine.become_replica("127.0.0.1", 7000);
+        world.engine.forget_for_primary(NOW);
+        let link = world.engine.begin_loading(NOW, 1);
+        let request = OwnedRequest::from_args(new.iter().map(|word| word.as_bytes()));
+        world.engine.load_request(NOW, link, request.as_request()).unwrap();
+        world.engine.end_loading(link);
+        world.engine.empty_slot(NOW, slot);
+        world.tick();
+        assert_eq!(world.engine.keyspace().slot_len(slot), 1, "it is the primary's");
+        world.engine.become_primary();
+        world.tick();
+        assert_eq!(world.engine.keyspace().slot_len(slot), 1);
+
+        // All that was to go has gone, and what comes next stays.
+        let mut world = World::emptying();
+        world.ask(&["FLUSHALL"]);
+        world.ask(&new);
+        world.tick();
+        assert_eq!(world.engine.keyspace().slot_len(slot), 1);
     }
 
     #[test]

@@ -254,8 +254,7 @@ impl ServerState {
 
     /// Bytes that connections to other nodes hold.
     pub(crate) fn cluster_memory(&self) -> usize {
-        let links = self.cluster.iter().flat_map(|cluster| &cluster.links);
-        links.map(|link| link.allocated).sum()
+        self.cluster.as_ref().map_or(0, |cluster| cluster.links_memory)
     }
 
     /// What kind of server it is, as INFO and HELLO tell.

@@ -165,8 +165,8 @@ impl BusyLoop<'_> {
         driver.sort_outputs(state, monotonic_ms);
         while let Some((link, message)) = driver.next_packet() {
             if let Some(peer) = driver.links.get(&link).map(|connection| connection.peer) {
-                let bytes = driver.encode(&message);
-                self.peers.send_within(registry, peer, bytes, LINK_BUFFER_MAX);
+                let limit = driver.buffer_max(link, LINK_BUFFER_MAX);
+                self.peers.send_within(registry, peer, driver.encode(&message), limit);
                 state.sent.add(kind_of(&message.body));
             }
         }

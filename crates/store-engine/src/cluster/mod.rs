@@ -75,7 +75,9 @@ pub struct ClusterState {
     /// Packets that came.
     pub received: MessageCounts,
     /// Connections of the bus.
-    pub links: Vec<BusLink>,
+    pub(crate) links: Vec<BusLink>,
+    /// Bytes that they hold: asked for with every write.
+    pub(crate) links_memory: usize,
     /// How many of them were closed because what waited was over the limit.
     pub links_overrun: u64,
     /// Whether nodes.conf cannot be written: nothing may change that must not be forgotten.
@@ -87,6 +89,12 @@ pub struct ClusterState {
 }
 
 impl ClusterState {
+    /// Tells which connections of the bus there are.
+    pub fn set_links(&mut self, links: Vec<BusLink>) {
+        self.links_memory = links.iter().map(|link| link.allocated).sum();
+        self.links = links;
+    }
+
     /// Around a machine.
     pub fn new(machine: Cluster, now: Now) -> Self {
         Self {
@@ -95,6 +103,7 @@ impl ClusterState {
             sent: MessageCounts::default(),
             received: MessageCounts::default(),
             links: Vec::new(),
+            links_memory: 0,
             links_overrun: 0,
             is_unsaved: false,
             dropped_kind: None,

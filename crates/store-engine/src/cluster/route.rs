@@ -125,7 +125,9 @@ pub(crate) fn check_scripted(
     };
     let mut keys = Vec::new();
     slot_keys_of(command, request, &mut keys);
-    let text = match refusal(cx, state, command, &keys, command.has(flag::WRITE)) {
+    let slot = keys.first().map(|key| slot_of(key));
+    let refused = refusal(cx, state, command, &keys, command.has(flag::WRITE));
+    let text = match refused.filter(|refusal| !may_go_on(cx, refusal, &keys)) {
         Some(Refusal::DownForWrites) => {
             "ERR Script attempted to execute a write command while the cluster is down and readonly"
         }
@@ -133,9 +135,59 @@ pub(crate) fn check_scripted(
             "ERR Script attempted to execute a command while the cluster is down"
         }
         Some(_) => "ERR Script attempted to access a non local key in a cluster node",
-        None => return check_same_slot(cx, keys.first().map(|key| slot_of(key))),
+        None => {
+            note_served(cx, slot);
+            return check_same_slot(cx, slot);
+        }
     };
     Err(CommandError::text(text))
+}
+
+/// How a slot was served when a script first used it. Other nodes are heard while it runs, and what
+/// they say must not end it half-way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServedSlot {
+    is_ok: bool,
+    /// By this node, and not by its master.
+    is_here: bool,
+    is_migrating: bool,
+    is_importing: bool,
+}
+
+fn note_served(cx: &mut Context<'_>, slot: Option<u16>) {
+    let server = &mut *cx.server;
+    let (Some(slot), Some(cluster), Some(running)) =
+        (slot, &server.cluster, &mut server.scripting.running)
+    else {
+        return;
+    };
+    running.served.entry(slot).or_insert_with(|| {
+        let machine = &cluster.machine;
+        let owner = machine.owner(slot).and_then(|owner| machine.nodes().get(owner));
+        let is_importing = machine.importing_from(slot).is_some();
+        ServedSlot {
+            is_ok: machine.is_ok(),
+            is_here: is_importing || owner.is_some_and(|owner| owner.id == machine.me().id),
+            is_migrating: machine.migrating_to(slot).is_some(),
+            is_importing,
+        }
+    });
+}
+
+/// Whether a script is refused only because of what happened since it began. A key that may be at
+/// the other side of a move is refused all the same.
+fn may_go_on(cx: &Context<'_>, refusal: &Refusal, keys: &[&[u8]]) -> bool {
+    let running = cx.server.scripting.running.as_ref();
+    let slot = keys.first().map(|key| slot_of(key));
+    let served = running.zip(slot).and_then(|(running, slot)| running.served.get(&slot));
+    let Some(served) = served else { return false };
+    let has_changed = match refusal {
+        Refusal::Down | Refusal::DownForWrites => served.is_ok,
+        Refusal::Moved { .. } | Refusal::SlotNotServed => served.is_ok && served.is_here,
+        Refusal::Ask { .. } | Refusal::TryAgain | Refusal::CrossSlot => false,
+    };
+    let is_whole = !served.is_migrating && (keys.len() == 1 || !served.is_importing);
+    has_changed && (is_whole || keys.iter().all(|key| cx.db.is_present(key)))
 }
 
 /// All keys of one script have one slot, unless it says that it does otherwise.

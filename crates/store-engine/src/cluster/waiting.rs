@@ -13,6 +13,9 @@ impl Engine {
     /// Sends away who waits for keys that this node does not serve any more: nothing would ever
     /// come of it.
     pub fn redirect_waiting(&mut self) {
+        if self.keyspace.waiting.is_empty() {
+            return;
+        }
         let waiting = self.state.sessions.iter().filter_map(|session| {
             let refusal = self.refuse_waiting_session(session)?;
             let cluster = self.state.cluster.as_ref()?;

@@ -148,7 +148,8 @@ pub(crate) fn log_if_over(db: &Keyspace, server: &mut ServerState) {
 fn beside_keys(server: &ServerState) -> usize {
     let backlog = server.replication.backlog_bytes(&server.config);
     let kept = server.tracking.memory() + server.scripting.kept_bytes() + backlog;
-    server.base_memory + server.clients_memory + server.acl.users_memory() + kept
+    let others = server.clients_memory + server.cluster_memory();
+    server.base_memory + others + server.acl.users_memory() + kept
 }
 
 fn needs_memory(cx: &Context<'_>, command: &Command, demands: RequestFlags) -> bool {

@@ -540,6 +540,7 @@ impl Keyspace {
         debug_assert!(self.snapshot.is_none() && self.databases.len() == other.databases.len());
         std::mem::swap(&mut self.databases, &mut other.databases);
         self.mark = other.mark;
+        self.emptied_slots.clear();
         self.expiry_cursor = (0, 0);
     }
 
@@ -552,6 +553,8 @@ impl Keyspace {
     /// On a replica, keys that ended are not shown but stay until the primary removes them.
     pub(crate) fn set_replica(&mut self, is_replica: bool) {
         self.is_replica = is_replica;
+        // The primary says what goes, and has removed the rest if it was to be.
+        self.emptied_slots.clear();
         self.own_volatile.clear();
         self.keeps_ended = self.is_paused || self.is_replica;
     }
@@ -748,6 +751,8 @@ impl Keyspace {
     pub fn flush(&mut self, db: usize, freeing: Freeing) -> usize {
         let table = self.databases[db].take_all();
         let removed = table.len();
+        // What comes next is none of what was to be removed.
+        self.emptied_slots.clear();
         self.signal_flushed(db, &table);
         if removed > 0
             && let Some(table) = self.keep_for_snapshot(table)

@@ -52,8 +52,13 @@ impl Keyspace {
     /// Removes the keys of a slot that this server does not have any more: the first of them at
     /// once, the others by [`empty_some`](Self::empty_some).
     pub(crate) fn empty_slot(&mut self, slot: u16) {
-        self.emptied_slots.insert(slot);
+        self.empty_slot_later(slot);
         self.empty_slice(slot);
+    }
+
+    /// The same, but nothing is removed yet.
+    pub(crate) fn empty_slot_later(&mut self, slot: u16) {
+        self.emptied_slots.insert(slot);
     }
 
     /// Whether keys of a slot are still to be removed: none may come to it meanwhile.

@@ -8,9 +8,11 @@
 //! ```
 //! A key that is leaving is read as ever. Requests that would change it are postponed, as under
 //! CLIENT PAUSE, until it is gone or stays: Redis answers nobody meanwhile. A script that changes
-//! such a key without having declared it gets an error, since it cannot be held back half-way.
+//! such a key without having declared it gets an error, since it cannot be held back half-way:
+//! TRYAGAIN if it has written nothing yet.
 
 pub(crate) mod commands;
+mod held;
 
 use store_cluster::MigrationOrder;
 use store_persist::rdb::SavedValue;
@@ -26,8 +28,10 @@ use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::key_finder;
 use crate::keyspace::{Freeing, ValueRef, saved, shared};
+use crate::replication::UNBLOCKED;
 use crate::session::{Blocked, SessionId, TimeoutReply};
 use crate::state::{ServerState, server_gate};
+pub(crate) use held::Held;
 
 /// Values with more memory than this are encoded by the driver's thread.
 const ENCODED_HERE_MAX: usize = 64 * 1024;
@@ -120,6 +124,10 @@ pub struct Migrations {
     begun: u64,
     /// Whether somebody who waits for a key could not be served because of one that leaves.
     holds_waiting: bool,
+    /// What waits until writes are not held back any more.
+    pub(crate) held: Vec<Held>,
+    /// Whether somebody who waits for a key could not be served because writes are held back.
+    pub(crate) was_woken_in_pause: bool,
     /// What RESTORE is to take, when it runs again.
     pub(crate) decoded: Option<DecodedValue>,
     /// Made for the first value, and kept while keys are on their way: it is larger than most of
@@ -169,8 +177,20 @@ impl Engine {
         value
     }
 
-    /// The other server has these keys: they go from here, and that is propagated.
-    pub fn finish_moved(&mut self, now_us: u64, id: SessionId, db: usize, keys: &[Vec<u8>]) {
+    /// The other server has these keys: they go from here, and that is propagated. `asker` is the
+    /// session that asked, and the number of its migration.
+    pub fn finish_moved(
+        &mut self,
+        now_us: u64,
+        asker: (SessionId, u64),
+        db: usize,
+        keys: &[Vec<u8>],
+    ) {
+        let (id, number) = asker;
+        if self.state.is_paused() {
+            let keys = keys.to_vec();
+            return self.state.migrations.held.push(Held::Moved { id, number, db, keys });
+        }
         self.keyspace.begin(now_us, db);
         let mut removed: Vec<&[u8]> = Vec::new();
         for key in keys {
@@ -189,6 +209,12 @@ impl Engine {
         self.follow_leaving();
     }
 
+    /// Whether keys are another server's to move, as this one repeats what that does.
+    pub fn follows_another(&self) -> bool {
+        let is_replica = self.keyspace.is_replica() && self.state.cluster.is_some();
+        is_replica || self.state.gates & server_gate::READ_ONLY != 0
+    }
+
     /// A key stays after all.
     pub fn keep_key(&mut self, db: usize, key: &[u8]) {
         self.state.migrations.leaving.remove(db, key);
@@ -197,6 +223,10 @@ impl Engine {
 
     /// Answers the session that asked for a migration, if it still waits for it.
     pub fn finish_migration(&mut self, id: SessionId, number: u64, reply: &[u8]) {
+        if self.holds_keys_of(number) {
+            let reply = reply.to_vec();
+            return self.state.migrations.held.push(Held::Ended { id, number, reply });
+        }
         if self.state.migrations.leaving.is_empty() {
             self.state.migrations.compressor = None;
         }
@@ -214,6 +244,9 @@ impl Engine {
         if !self.waits_for(id, number) {
             return;
         }
+        if self.state.is_paused() {
+            return self.state.migrations.held.push(Held::Restored { id, number, value });
+        }
         let session = self.state.sessions.get(id);
         let blocked = session.and_then(|session| session.blocked.as_ref());
         if blocked.is_some_and(|blocked| self.must_stay_blocked(blocked)) {
@@ -222,6 +255,10 @@ impl Engine {
         }
         if blocked.is_some_and(|blocked| self.has_lost_slot(blocked)) {
             return self.refuse_waiting(id, &LOST_SLOT);
+        }
+        if self.follows_another() {
+            // It did not when it was asked.
+            return self.finish_migration(id, number, UNBLOCKED);
         }
         self.state.migrations.decoded = Some(value);
         self.ask_again(now_us, id);
@@ -253,13 +290,18 @@ impl Engine {
             resume_postponed(&mut self.state);
         }
         if holds_waiting {
-            for db in 0..self.keyspace.database_count() {
-                for key in self.keyspace.waiting.in_db(db) {
-                    self.keyspace.changes.ready_keys.push(db, &key);
-                }
-            }
-            self.deliver_if_any(None);
+            self.serve_waiting();
         }
+    }
+
+    /// Looks again at all who wait for keys.
+    fn serve_waiting(&mut self) {
+        for db in 0..self.keyspace.database_count() {
+            for key in self.keyspace.waiting.in_db(db) {
+                self.keyspace.changes.ready_keys.push(db, &key);
+            }
+        }
+        self.deliver_if_any(None);
     }
 }
 
@@ -303,3 +345,7 @@ const LOST_SLOT: CommandError =
 /// What a script is told that would change a key on its way elsewhere.
 pub(crate) const LEAVING: CommandError =
     CommandError::text("TRYAGAIN The key is being moved to another server: try again");
+
+/// The same for a script that has written something already.
+pub(crate) const LEAVING_LATE: CommandError =
+    CommandError::text("ERR The key is being moved to another server, and the script has written");

@@ -20,6 +20,7 @@ use store_replica::{
 use store_resp::{OwnedRequest, Request};
 
 pub(crate) use info::write_section as write_info;
+pub(crate) use role::UNBLOCKED;
 
 use crate::commands::describe_client;
 use crate::context::Context;

@@ -8,7 +8,8 @@ use crate::session::{Session, SessionId, session_flag};
 use crate::state::{ServerState, server_gate};
 
 /// What clients that wait are told when their server becomes a replica.
-const UNBLOCKED: &[u8] = b"-UNBLOCKED force unblock from blocking operation, instance state \
+pub(crate) const UNBLOCKED: &[u8] =
+    b"-UNBLOCKED force unblock from blocking operation, instance state \
     changed (master -> replica?)\r\n";
 
 impl Engine {
@@ -17,6 +18,7 @@ impl Engine {
     pub fn become_replica(&mut self, host: &str, port: u16) {
         set_primary(&mut self.state, Some((host, port)));
         self.keyspace.set_replica(true);
+        self.drop_held();
         self.unblock_all();
         self.follow_replication();
     }

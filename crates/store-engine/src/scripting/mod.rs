@@ -2,11 +2,12 @@
 
 pub(crate) mod commands;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use store_resp::Protocol;
 use store_script::{Digest, Interpreter, Limits};
 
+use crate::cluster::route::ServedSlot;
 use crate::error::{CommandError, CommandResult};
 use crate::keyspace::changes::Audience;
 
@@ -50,6 +51,8 @@ pub(crate) struct RunningScript {
     pub(crate) tracked_keys: Vec<Box<[u8]>>,
     /// The slot of its keys, in a cluster, once it has used one.
     pub(crate) slot: Option<u16>,
+    /// Slots that it has used, in a cluster.
+    pub(crate) served: BTreeMap<u16, ServedSlot>,
     /// Whether it promised to use keys of several slots.
     pub(crate) may_cross_slots: bool,
 }

@@ -6,6 +6,7 @@ mod collections;
 mod eviction;
 mod expiry;
 mod freeing;
+mod held;
 mod memory;
 mod propagation;
 mod restore;

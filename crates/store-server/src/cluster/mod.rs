@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use store_cluster::wire::{DecodeError, LinkError, decode, kind_of, packet_len};
-use store_cluster::{Body, Ends, LinkId, Message, NodeId, Now, Output};
+use store_cluster::{Body, Cluster, Ends, LinkId, Message, NodeId, Now, Output};
 use store_engine::{ClusterState, SessionId};
 
 use crate::listen::Listener;
@@ -35,8 +35,14 @@ pub(crate) use start::prepare;
 
 /// The longest packet of somebody who is not known: the gossip of a full table fits.
 const STRANGER_PACKET_MAX: u32 = 512 * 1024;
-/// Connections of strangers at once; more are refused until some of them are gone.
+/// Connections of strangers at once. For another one, the one that was silent for longest goes.
 const STRANGERS_MAX: usize = 128;
+/// What may wait for a stranger: a packet with the gossip of a full table fits twice.
+const STRANGER_BUFFER_MAX: usize = 1024 * 1024;
+/// The least time that a stranger may be silent.
+const SILENCE_MIN_MS: u64 = 1000;
+/// How often the log tells that there are many strangers.
+const TELL_MS: u64 = 60_000;
 /// Bytes of packets that are not whole yet, over all connections.
 const UNPARSED_MAX: usize = 1024 * 1024 * 1024;
 /// Outputs that wait for the end of a script: messages for subscribers, mostly.
@@ -51,6 +57,8 @@ pub(crate) struct BusConnection {
     pub(crate) node: Option<NodeId>,
     /// Unix milliseconds.
     pub(crate) opened_at_ms: u64,
+    /// When the last whole packet came, or it was opened, by the clock that nobody sets.
+    heard_at_ms: u64,
     /// The addresses of this end and of the other.
     pub(crate) hosts: (String, String),
     /// Bytes that are no whole packet yet.
@@ -115,6 +123,7 @@ pub(crate) struct ClusterDriver {
     pending: VecDeque<Output>,
     inbound_count: u64,
     unparsed_bytes: usize,
+    crowd_told_at_ms: Option<u64>,
     /// The packet that was encoded last: a broadcast is encoded once.
     encoded: Option<(Arc<Message>, Vec<u8>)>,
 }
@@ -137,34 +146,81 @@ impl ClusterDriver {
             pending: VecDeque::new(),
             inbound_count: 0,
             unparsed_bytes: 0,
+            crowd_told_at_ms: None,
             encoded: None,
         }
     }
 
     /// A connection that this node opens.
-    pub(crate) fn open(&mut self, link: LinkId, peer: PeerId, now_ms: u64) {
-        let hosts = (String::new(), String::new());
-        let connection =
-            BusConnection { peer, node: None, opened_at_ms: now_ms, hosts, unparsed: Vec::new() };
+    pub(crate) fn open(&mut self, link: LinkId, peer: PeerId, now: Now) {
+        let connection = BusConnection {
+            peer,
+            node: None,
+            opened_at_ms: now.unix_ms,
+            heard_at_ms: now.monotonic_ms,
+            hosts: (String::new(), String::new()),
+            unparsed: Vec::new(),
+        };
         self.links.insert(link, connection);
         self.of_peers.insert(peer, link);
     }
 
     /// A connection that another node opened.
-    pub(crate) fn accept(&mut self, peer: PeerId, now_ms: u64) -> LinkId {
+    pub(crate) fn accept(&mut self, peer: PeerId, now: Now) -> LinkId {
         let link = LinkId::Inbound(self.inbound_count);
         self.inbound_count += 1;
-        self.open(link, peer, now_ms);
+        self.open(link, peer, now);
         self.ready.insert(peer);
         link
     }
 
-    /// Whether there is no room for further connections of strangers.
-    pub(crate) fn is_crowded(&self) -> bool {
+    /// Whoever connected and did not name itself as a node that is known.
+    fn strangers(&self) -> impl Iterator<Item = (LinkId, &BusConnection)> {
         let is_stranger = |(link, it): &(&LinkId, &BusConnection)| {
             matches!(link, LinkId::Inbound(_)) && it.node.is_none()
         };
-        self.links.iter().filter(is_stranger).count() >= STRANGERS_MAX
+        self.links.iter().filter(is_stranger).map(|(link, connection)| (*link, connection))
+    }
+
+    /// The stranger that makes room for another one, if there is none left: who was silent for
+    /// longest, and rather one that is not where some node is.
+    pub(crate) fn in_the_way(&self, machine: &Cluster) -> Option<LinkId> {
+        if self.strangers().count() < STRANGERS_MAX {
+            return None;
+        }
+        let of_nodes: BTreeSet<&str> =
+            machine.nodes().iter().map(|(_, node)| &*node.address.ip).collect();
+        let rank = |(_, it): &(LinkId, &BusConnection)| {
+            (of_nodes.contains(it.hosts.1.as_str()), it.heard_at_ms)
+        };
+        self.strangers().min_by_key(rank).map(|(link, _)| link)
+    }
+
+    /// Strangers that say nothing: they take the place of others.
+    pub(crate) fn silent_strangers(&self, now_ms: u64, node_timeout_ms: u64) -> Vec<LinkId> {
+        let silence_max = node_timeout_ms.max(SILENCE_MIN_MS);
+        let is_silent = |it: &BusConnection| now_ms.saturating_sub(it.heard_at_ms) > silence_max;
+        self.strangers().filter(|(_, it)| is_silent(it)).map(|(link, _)| link).collect()
+    }
+
+    /// What may wait for a connection whose limit for nodes is this.
+    pub(crate) fn buffer_max(&self, link: LinkId, of_nodes: usize) -> usize {
+        let is_node = |it: &BusConnection| it.node.is_some();
+        match link {
+            LinkId::Inbound(_) if !self.links.get(&link).is_some_and(is_node) => {
+                of_nodes.min(STRANGER_BUFFER_MAX)
+            }
+            _ => of_nodes,
+        }
+    }
+
+    /// Whether it is time to tell again that there are many strangers.
+    pub(crate) fn may_tell_of_crowd(&mut self, now_ms: u64) -> bool {
+        let may = self.crowd_told_at_ms.is_none_or(|at| now_ms.saturating_sub(at) >= TELL_MS);
+        if may {
+            self.crowd_told_at_ms = Some(now_ms);
+        }
+        may
     }
 
     /// The connection is gone. Which it was.
@@ -266,6 +322,7 @@ impl ClusterDriver {
         let kind = kind_of(&message.body);
         let Some(connection) = self.links.get_mut(&link) else { return Ok(()) };
         state.received.add(kind);
+        connection.heard_at_ms = now.monotonic_ms;
         if state.dropped_kind == Some(kind) {
             return Ok(());
         }
@@ -290,6 +347,8 @@ impl ClusterDriver {
                     self.wakes_at_ms = at_ms;
                     return;
                 }
+                // It says how far the data was when the script began. The next one knows better.
+                Output::Send { message, .. } if message.header.is_paused => {}
                 output if self.is_data_kept_back() => self.pending.push_back(output),
                 Output::Send { link, message } => self.hold(link, message),
                 Output::Persist { text, is_synced } => self.persist(now_ms, text, is_synced),

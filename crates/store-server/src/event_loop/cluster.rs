@@ -123,6 +123,10 @@ impl EventLoop {
                 if let Some(state) = self.engine.cluster_mut() {
                     state.machine.handle_tick(now);
                 }
+                self.close_silent_strangers(&mut driver);
+                // A move that was called off changes no owner, but whoever waits there does so in
+                // vain.
+                self.engine.redirect_waiting();
                 self.tell_links(&driver);
             }
             self.obey_cluster(&mut driver);
@@ -239,17 +243,37 @@ impl EventLoop {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(_) => break,
                 };
-                if driver.is_crowded() {
-                    let line = "Refusing a connection to the bus: too many of strangers are open";
-                    self.log(LogLevel::Verbose, line);
-                    continue;
-                }
-                let now_ms = self.running.millis();
-                if let Some(peer) = self.peers.adopt(self.poll.registry(), now_ms, stream) {
-                    let link = driver.accept(peer, self.now_us / 1000);
+                self.make_room_on_bus(driver);
+                let now = self.cluster_now();
+                let registry = self.poll.registry();
+                if let Some(peer) = self.peers.adopt(registry, now.monotonic_ms, stream) {
+                    let link = driver.accept(peer, now);
                     self.note_hosts(driver, link, peer);
                 }
             }
+        }
+    }
+
+    /// One more may be a node that was away: a stranger goes if there are too many.
+    fn make_room_on_bus(&mut self, driver: &mut ClusterDriver) {
+        let Some(state) = self.engine.cluster() else { return };
+        let Some(link) = driver.in_the_way(&state.machine) else { return };
+        if driver.may_tell_of_crowd(self.running.millis()) {
+            let host = driver.links.get(&link).map(|it| it.hosts.1.clone()).unwrap_or_default();
+            let line = format!(
+                "Many connections to the bus are of nobody that is known. Closing those that were \
+                 silent for longest, the first from {host}: who but nodes can reach port {}?",
+                driver.bus_port
+            );
+            self.log(LogLevel::Warning, &line);
+        }
+        self.drop_bus_link(driver, link);
+    }
+
+    fn close_silent_strangers(&mut self, driver: &mut ClusterDriver) {
+        let node_timeout = self.engine.config().settings().cluster.machine.node_timeout;
+        for link in driver.silent_strangers(self.running.millis(), node_timeout) {
+            self.drop_bus_link(driver, link);
         }
     }
 
@@ -411,7 +435,7 @@ impl EventLoop {
                 Released::Packet(link, message) => self.send_packet(driver, link, &message, limit),
                 Released::Reply(id, Ok(())) => self.engine.answer_waiting(id, b"+OK\r\n"),
                 Released::Reply(id, Err(())) => {
-                    self.engine.refuse_waiting(id, &CommandError::UNSAVED_NODES);
+                    self.engine.refuse_waiting(id, &CommandError::UNKEPT_CHANGE);
                 }
             }
         }
@@ -426,6 +450,7 @@ impl EventLoop {
         limit: usize,
     ) {
         let Some(peer) = driver.links.get(&link).map(|connection| connection.peer) else { return };
+        let limit = driver.buffer_max(link, limit);
         let bytes = driver.encode(message);
         let is_over = self.peers.unsent(peer) + bytes.len() > limit;
         self.peers.send_within(self.poll.registry(), peer, bytes, limit);
@@ -442,7 +467,7 @@ impl EventLoop {
         let timeout = Duration::from_millis(settings.cluster.machine.node_timeout).max(DIAL_MIN);
         let target = Target { host: &address.ip, port: address.bus_port, tls, timeout };
         let peer = self.peers.dial(self.poll.registry(), self.running.millis(), &target);
-        driver.open(link, peer, self.now_us / 1000);
+        driver.open(link, peer, self.cluster_now());
     }
 
     /// The data does what the node's role says.
@@ -486,7 +511,7 @@ impl EventLoop {
         let mut links: Vec<BusLink> = links.collect();
         let Some(state) = self.engine.cluster_mut() else { return };
         name_dialled(state, &mut links);
-        state.links = links;
+        state.set_links(links);
     }
 }
 

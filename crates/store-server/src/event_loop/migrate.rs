@@ -31,6 +31,10 @@ struct Budget {
 impl EventLoop {
     /// MIGRATE of a session.
     pub(super) fn begin_migration(&mut self, session: SessionId, request: MigrateRequest) {
+        if self.engine.follows_another() {
+            // It was asked before.
+            return self.give_up_request(session, &request);
+        }
         let now_ms = self.running.millis();
         self.migrations.begin(now_ms, session, request);
         self.turn_migrations();
@@ -100,6 +104,18 @@ impl EventLoop {
                 self.obey(number, &mut job);
             }
         }
+        for (session, request) in self.migrations.take_waiting() {
+            self.give_up_request(session, &request);
+        }
+    }
+
+    /// Nothing was sent yet, and nothing will be.
+    fn give_up_request(&mut self, session: SessionId, request: &MigrateRequest) {
+        if !request.order.copies {
+            request.order.keys.iter().for_each(|key| self.engine.keep_key(request.db, key));
+        }
+        let reply = reply_of(&MigrationEnd::Lost { is_sent: false });
+        self.engine.finish_migration(session, request.number, reply.as_bytes());
     }
 
     fn take_values(&mut self) {
@@ -157,6 +173,8 @@ impl EventLoop {
     fn obey(&mut self, number: u64, job: &mut Job) -> bool {
         let mut moved = Vec::new();
         let mut end = None;
+        // A key that is only copied never was on its way from here: it may be, by another request.
+        let copies = job.machine.order().copies;
         while let Some(output) = job.machine.poll_output() {
             match output {
                 MigrationOutput::Connect { is_fresh } => self.connect_job(job, is_fresh),
@@ -164,6 +182,7 @@ impl EventLoop {
                     job.outbox.push(words.iter().map(Vec::as_slice));
                     self.send_piece(job, &mut Budget { bytes: PIECE_LEN, keys: 0 });
                 }
+                MigrationOutput::Moved(_) | MigrationOutput::Stays(_) if copies => {}
                 MigrationOutput::Moved(key) => moved.push(key),
                 MigrationOutput::Stays(key) => self.engine.keep_key(job.db, &key),
                 MigrationOutput::Finish { end: how, keeps_connection } => {
@@ -171,8 +190,8 @@ impl EventLoop {
                 }
             }
         }
-        if !moved.is_empty() && !job.machine.order().copies {
-            self.engine.finish_moved(self.now_us, job.session, job.db, &moved);
+        if !moved.is_empty() {
+            self.engine.finish_moved(self.now_us, (job.session, number), job.db, &moved);
         }
         let Some((end, keeps_connection)) = end else { return false };
         self.finish_job(number, job, &end, keeps_connection);
@@ -180,11 +199,7 @@ impl EventLoop {
     }
 
     fn finish_job(&mut self, number: u64, job: &mut Job, end: &MigrationEnd, keeps: bool) {
-        let reply = match end {
-            MigrationEnd::Moved => "+OK\r\n".to_owned(),
-            end => format!("-{}\r\n", end.to_string().replace(['\r', '\n'], " ")),
-        };
-        self.engine.finish_migration(job.session, number, reply.as_bytes());
+        self.engine.finish_migration(job.session, number, reply_of(end).as_bytes());
         let db = job.machine.order().db;
         match job.peer.filter(|_| keeps) {
             Some(peer) => {
@@ -318,6 +333,14 @@ impl EventLoop {
         for peer in gone {
             self.peers.close(self.poll.registry(), peer);
         }
+    }
+}
+
+/// What the session reads.
+fn reply_of(end: &MigrationEnd) -> String {
+    match end {
+        MigrationEnd::Moved => "+OK\r\n".to_owned(),
+        end => format!("-{}\r\n", end.to_string().replace(['\r', '\n'], " ")),
     }
 }
 

@@ -156,7 +156,8 @@ impl MigrationDriver {
     /// Whether there is nothing to do for it in a turn.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.jobs.is_empty() && self.kept.is_empty() && self.done.is_empty()
+        let is_working = !self.jobs.is_empty() || !self.waiting.is_empty();
+        !is_working && self.kept.is_empty() && self.done.is_empty()
     }
 
     /// MIGRATE of a session. As many as are let run at once.
@@ -172,6 +173,11 @@ impl MigrationDriver {
         {
             self.jobs.insert(request.number, Job::new(now_ms, session, request));
         }
+    }
+
+    /// All that wait for their turn, which does not come.
+    pub(crate) fn take_waiting(&mut self) -> VecDeque<(SessionId, MigrateRequest)> {
+        std::mem::take(&mut self.waiting)
     }
 
     pub(crate) fn next_encoding(&mut self) -> u64 {

@@ -267,6 +267,50 @@ fn a_server_that_becomes_a_replica_keeps_what_is_on_its_way() {
 }
 
 #[test]
+fn migrations_that_wait_for_their_turn_end_when_the_server_becomes_a_replica() {
+    let world = Silent::start(ours());
+    let other = ours().start().unwrap();
+    let mut admin = world.here();
+    let mut movers: Vec<Connection> = (0..70).map(|_| world.here()).collect();
+    for (number, mover) in movers.iter_mut().enumerate() {
+        mover.words(&format!("SET key:{number} 1"));
+        let keys = [format!("key:{number}").into_bytes()];
+        send_migrate(mover, world.proxy.port(), "60000", &keys);
+    }
+    waiting(&mut admin, 70);
+    follow(&mut admin, other.port().unwrap());
+    for mover in &mut movers {
+        assert!(matches!(mover.receive(), Some(Reply::Error(_))));
+    }
+    assert_eq!(text(&admin.words("REPLICAOF NO ONE")), "OK");
+    assert_eq!(text(&admin.words("SET key:69 2")), "OK", "it is not held back");
+    assert_eq!(text(&admin.words("FLUSHALL")), "OK");
+}
+
+#[test]
+fn a_copy_that_fails_lets_nobody_change_a_key_that_moves_elsewhere() {
+    let (world, nowhere) = (Silent::start(ours()), redis(&[]));
+    let (mut admin, mut copier, mut mover) = (world.here(), world.here(), world.here());
+    let silent = Proxy::in_front_of(&nowhere);
+    silent.set_rule(Direction::ToClient, Rule::HalfOpen);
+    admin.words("SET k old");
+    let port = silent.port().to_string();
+    copier.send(&["MIGRATE", "127.0.0.1", &port, "k", "0", "500", "COPY"]);
+    waiting(&mut admin, 1);
+    send_migrate(&mut mover, world.proxy.port(), "60000", &[b"k".to_vec()]);
+    let failed = text(&copier.receive().unwrap());
+    assert!(failed.contains("IOERR"), "{failed}");
+    let mut writer = world.here();
+    writer.send(&["SET", "k", "new"]);
+    waiting(&mut admin, 2);
+    assert_eq!(text(&admin.words("GET k")), "old", "it is on its way");
+    world.proxy.heal();
+    assert_eq!(text(&mover.receive().unwrap()), "OK");
+    assert_eq!(text(&writer.receive().unwrap()), "OK");
+    assert_eq!(text(&admin.words("GET k")), "new", "what was acknowledged is here");
+}
+
+#[test]
 fn replicas_and_files_hear_that_keys_are_gone() {
     let folder = TempFolder::create();
     let server = primary().persist(folder.path()).start().unwrap();

@@ -1,5 +1,7 @@
 //! Running a script: what it may do, and what becomes of what it calls.
 
+use std::collections::BTreeMap;
+
 use store_resp::{OwnedRequest, Protocol, ReplyWriter};
 use store_script::{
     AclAnswer, Flags, Host, Interpreter, Invocation, LogLevel, Protocol as ScriptProtocol,
@@ -133,6 +135,7 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         protocol: cx.session.protocol,
         tracked_keys: Vec::new(),
         slot: None,
+        served: BTreeMap::new(),
         may_cross_slots: false,
     }
 }
@@ -257,7 +260,8 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         if self.cx.server.gates & server_gate::LEAVING != 0
             && migration::changes_leaving(self.cx.server, self.cx.db.selected(), command, request)
         {
-            return Err(migration::LEAVING);
+            // Whoever reads TRYAGAIN tries again, which must not do anything twice.
+            return Err(if has_written { migration::LEAVING_LATE } else { migration::LEAVING });
         }
         if command.has(WRITE) {
             if self.cx.server.gates & server_gate::DISK_TROUBLE != 0 {

@@ -48,6 +48,21 @@ fn who_waits_for_a_key_is_sent_on_when_its_slot_goes() {
 }
 
 #[test]
+fn who_waits_at_the_target_of_a_move_is_sent_on_when_it_is_called_off() {
+    let nodes = pair(&[]);
+    let mut admin = nodes[0].connect();
+    let import = format!("CLUSTER SETSLOT 12182 IMPORTING {}", nodes[1].id());
+    assert_eq!(text(&admin.words(&import)), "OK");
+    let mut waiting = nodes[0].connect();
+    waiting.words("ASKING");
+    waiting.send(&["BLPOP", "foo", "0"]);
+    wait_until("it to wait", GENEROUS, || info(&mut admin, "clients", "blocked_clients") == "1");
+    assert_eq!(text(&admin.words("CLUSTER SETSLOT 12182 STABLE")), "OK");
+    let moved = text(&waiting.receive().unwrap());
+    assert!(moved.starts_with("-MOVED 12182 "), "{moved}");
+}
+
+#[test]
 fn a_slot_that_moves_sends_clients_after_its_keys() {
     let nodes = pair(&[]);
     let [mut to, mut from] = [nodes[0].connect(), nodes[1].connect()];
@@ -245,7 +260,7 @@ fn the_bus_is_encrypted_when_the_settings_say_so() {
 
 #[test]
 fn a_node_that_cannot_write_its_file_serves_on_and_changes_nothing_that_counts() {
-    let nodes = pair(&[]);
+    let nodes = pair(&[("cluster-require-full-coverage", "no")]);
     let path = nodes[0].folder.path().join("nodes.conf");
     let kept = std::fs::read_to_string(&path).unwrap();
     assert!(kept.contains("0-8191") && kept.contains("8192-16383"), "{kept}");
@@ -253,10 +268,16 @@ fn a_node_that_cannot_write_its_file_serves_on_and_changes_nothing_that_counts()
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     let mut admin = nodes[0].connect();
-    for words in ["CLUSTER SAVECONFIG", "CLUSTER DELSLOTS 7", "CLUSTER BUMPEPOCH"] {
+    // It is noticed when the first change has been made, and what is said of that is true.
+    let said = text(&admin.words("CLUSTER DELSLOTS 7"));
+    assert!(said.contains("nodes.conf cannot be written: the change is in force"), "{said}");
+    assert!(text(&admin.words("CLUSTER NODES")).contains(" 0-6 8-8191"));
+    for words in ["CLUSTER SAVECONFIG", "CLUSTER DELSLOTS 9", "CLUSTER BUMPEPOCH"] {
         let said = text(&admin.words(words));
         assert!(said.contains("nodes.conf cannot be written"), "{words}: {said}");
+        assert!(!said.contains("in force"), "{words}: {said}");
     }
+    assert!(text(&admin.words("CLUSTER NODES")).contains(" 0-6 8-8191"), "nothing more");
     // Slot 5061 is its own, and the other node reaches it.
     assert_eq!(text(&admin.words("SET bar 1")), "OK");
     assert!(text(&nodes[1].connect().words("GET bar")).contains("MOVED 5061"));
@@ -288,4 +309,31 @@ fn a_node_whose_script_runs_for_long_is_not_given_up() {
     assert_eq!(text(&nodes[0].connect().words("SCRIPT KILL")), "OK");
     assert!(text(&busy.receive().unwrap()).contains("killed by user"));
     assert_eq!(text(&nodes[0].connect().words("SET bar 1")), "OK", "and it serves on at once");
+}
+
+#[test]
+fn a_script_is_executed_as_a_whole_whatever_other_nodes_say_meanwhile() {
+    const SCRIPT: &str = "redis.call('set', KEYS[1], 1) \
+        local began = redis.call('time')[1] \
+        while redis.call('time')[1] - began < 4 do end \
+        redis.call('set', KEYS[2], 1) return 'done'";
+    let nodes = pair(&[("busy-reply-threshold", "50")]);
+    let (mut here, mut other) = (nodes[0].connect(), nodes[1].connect());
+    // The other one is not heard for longer than that: the cluster is down meanwhile.
+    here.words("CONFIG SET cluster-node-timeout 1000");
+    other.send(&["DEBUG", "SLEEP", "3"]);
+    assert_eq!(text(&here.ask(&["EVAL", SCRIPT, "2", "{bar}a", "{bar}b"]).unwrap()), "done");
+    other.receive();
+    here.words("CONFIG SET cluster-node-timeout 60000");
+    wait_for_state(&mut here, "ok");
+    assert_eq!(text(&here.words("EXISTS {bar}a {bar}b")), "2");
+    // It takes the slot.
+    here.send(&["EVAL", SCRIPT, "2", "{bar}c", "{bar}d"]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    for words in
+        ["CLUSTER BUMPEPOCH".to_owned(), format!("CLUSTER SETSLOT 5061 NODE {}", nodes[1].id())]
+    {
+        other.words(&words);
+    }
+    assert_eq!(text(&here.receive().unwrap()), "done");
 }
