@@ -56,6 +56,12 @@ impl CommandError {
         "ERR nodes.conf cannot be written: the change is in force, and would be lost by a crash. \
          Make the file and its folder writable and free the disk, until CLUSTER SAVECONFIG says OK",
     );
+    /// The append-only file does not count yet, and `always` promises that it does.
+    pub const UNKEPT: Self = Self::text(
+        "MISCONF The data came from a master, and is being written to a new AOF file. Until that is \
+         done no write is safe on disk, as appendfsync always promises. This passes by itself: try \
+         again",
+    );
     /// Writes are refused as long as saving fails.
     pub const SAVING_FAILS: Self = Self::text(
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \

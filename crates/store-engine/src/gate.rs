@@ -10,7 +10,7 @@ use store_resp::{OwnedRequest, Protocol, Request};
 
 use crate::acl;
 use crate::cluster::route;
-use crate::command::{Command, flag};
+use crate::command::{Command, Group, flag};
 use crate::commands;
 use crate::context::{Caller, Context, Propagate};
 use crate::effects::ServerRequest;
@@ -168,15 +168,14 @@ impl RequestFlags {
 
 /// A request from a file, or from the primary, has been through the gates when it first ran.
 fn handle_loaded(cx: &mut Context<'_>, request: Request<'_>) {
-    if is_queued(cx) {
-        let flags = cx.server.registry.row(cx.row).command.flags;
-        return queue(cx, request, flags);
-    }
     let is_link = cx.session.has(session_flag::PRIMARY_LINK);
     let command = cx.server.registry.row(cx.row).command;
     if is_link && command.has(flag::ADMIN) && !command.has(flag::WRITE) {
         // A primary repeats writes. It does not administrate those who follow it.
         return reject(cx, &CommandError::text("ERR a primary may not ask for this command"));
+    }
+    if is_queued(cx) {
+        return queue(cx, request, command.flags);
     }
     call(cx, request);
     let is_shown = cx.server.gates & server_gate::MONITORED != 0;
@@ -255,6 +254,10 @@ fn admit(cx: &mut Context<'_>, demands: RequestFlags) -> CommandResult {
     if cx.server.gates & server_gate::READ_ONLY != 0 && demands.writes() {
         return Err(CommandError::READ_ONLY);
     }
+    if cx.server.gates & server_gate::UNKEPT != 0 && demands.writes() {
+        // PING is not told: who asks that replaces primaries, and this one is well.
+        return Err(CommandError::UNKEPT);
+    }
     if cx.session.has(session_flag::SUBSCRIBED) && cx.session.protocol == Protocol::Resp2 {
         check_subscribed(cx)?;
     }
@@ -285,6 +288,9 @@ pub(crate) fn check_replicas(cx: &Context<'_>, command: &Command) -> CommandResu
     }
     if cx.server.gates & server_gate::FEW_REPLICAS != 0 && command.has(flag::WRITE) {
         return Err(CommandError::FEW_REPLICAS);
+    }
+    if cx.server.gates & server_gate::UNKEPT != 0 && command.has(flag::WRITE) && !is_primary {
+        return Err(CommandError::UNKEPT);
     }
     Ok(())
 }
@@ -351,9 +357,7 @@ pub(crate) fn call(cx: &mut Context<'_>, request: Request<'_>) {
         cx.reply.error(error.as_bytes());
         cx.server.registry.stats_mut(row).failed += 1;
         cx.server.stats.count_error(error.code());
-        let is_lost = error == CommandError::DB_INDEX;
-        let is_link = cx.session.has(session_flag::PRIMARY_LINK);
-        if cx.session.has(session_flag::LOADER) || is_link && is_lost {
+        if cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK) {
             note_load_failure(cx, &error);
         }
     }
@@ -372,13 +376,17 @@ fn is_told_anyway(cx: &Context<'_>) -> bool {
     }
 }
 
-/// A request from a file failed, alone or inside of EXEC. What a script makes of an error is its
-/// own business.
+/// A request from a file or of the primary failed, alone or inside of EXEC. What a script makes of
+/// an error is its own business.
 #[cold]
 fn note_load_failure(cx: &mut Context<'_>, error: &CommandError) {
     if cx.caller == Caller::Script {
         return;
     }
+    let command = cx.server.registry.row(cx.row).command;
+    // A library that this server cannot run changes no key: what calls it is sent as its effects.
+    let is_lost = command.has(flag::WRITE) && command.group != Group::Scripting;
+    cx.server.persistence.lacks_write |= is_lost;
     let failure = match *error == CommandError::DB_INDEX {
         true => LoadFailure::Database { databases: cx.db.database_count() },
         false => {

@@ -341,6 +341,12 @@ impl Session {
         size_of::<Self>() + buffers + names + held
     }
 
+    /// Memory behind what waits for EXEC; `None` outside of a transaction.
+    pub fn queued_memory(&self) -> Option<usize> {
+        let memory = self.transaction.as_ref().map_or(0, |queued| queued.memory);
+        self.has(session_flag::IN_MULTI).then_some(memory)
+    }
+
     /// ASKING holds for the request behind it, or until the end of the transaction that begins with
     /// that.
     pub(crate) fn end_asking(&mut self) {

@@ -47,6 +47,8 @@ pub mod server_gate {
     pub const LOADING_ASIDE: u32 = 1 << 12;
     /// Files cannot be written: no command may change data.
     pub const DISK_TROUBLE: u32 = 1 << 6;
+    /// The append-only file is begun anew with data of a primary, and `appendfsync` is `always`.
+    pub const UNKEPT: u32 = 1 << 15;
     /// This is a replica, and takes no writes but its primary's.
     pub const READ_ONLY: u32 = 1 << 10;
     /// The primary's stream is not followed, and `replica-serve-stale-data` is off.
@@ -131,6 +133,9 @@ impl Stats {
     #[cold]
     pub fn count_error(&mut self, code: &[u8]) {
         self.error_replies += 1;
+        // A script may return any text as an error, and INFO shows the code in a line.
+        let is_code = !code.iter().any(u8::is_ascii_control);
+        let code = if is_code { code } else { b"ERR" };
         if self.errors.len() < ERROR_CODES_MAX || self.errors.contains_key(code) {
             *self.errors.entry(code.to_vec()).or_default() += 1;
         }

@@ -89,6 +89,9 @@ pub(crate) struct Link {
     down_since: Option<Moment>,
     /// Payloads of this primary in a row that could not be loaded.
     failed_loads: u32,
+    /// Writes of this primary that could not be applied, each soon after the payload before it.
+    failed_writes: u32,
+    synced_at: Moment,
 }
 
 impl Link {
@@ -102,6 +105,8 @@ impl Link {
             speaks_psync: true,
             down_since: Some(now),
             failed_loads: 0,
+            failed_writes: 0,
+            synced_at: now,
         }
     }
 
@@ -112,8 +117,15 @@ impl Link {
     /// How long to wait after a payload that could not be loaded: each time twice as long.
     fn pause_after_failed_load(&mut self) -> Duration {
         self.failed_loads = self.failed_loads.saturating_add(1);
-        let pause = 1_u32.checked_shl(self.failed_loads - 1).unwrap_or(u32::MAX);
-        RETRY_AFTER.saturating_mul(pause).min(RETRY_AFTER_MAX)
+        pause_after(self.failed_loads)
+    }
+
+    /// The same after a write that could not be applied, unless the payload before it did for a
+    /// good while.
+    fn pause_after_failed_write(&mut self, now: Moment) -> Duration {
+        let was_good = now.since(self.synced_at) > 2 * RETRY_AFTER_MAX;
+        self.failed_writes = if was_good { 1 } else { self.failed_writes.saturating_add(1) };
+        pause_after(self.failed_writes)
     }
 
     /// Back to the beginning; what was read and not applied is forgotten.
@@ -175,7 +187,7 @@ impl Replication {
     /// The operator names the primary that is followed already: it is not waited any longer.
     pub(crate) fn dial_soon(&mut self, now: Moment) {
         let Some(link) = &mut self.link else { return };
-        link.failed_loads = 0;
+        (link.failed_loads, link.failed_writes) = (0, 0);
         if let LinkState::Connect { at } = &mut link.state {
             *at = now.min(*at);
         }
@@ -442,7 +454,7 @@ impl Replication {
                 self.history.replace(id, 0);
             }
         }
-        (link.heard_at, link.failed_loads) = (now, 0);
+        (link.heard_at, link.synced_at, link.failed_loads) = (now, now, 0);
         self.link_db = db;
         self.create_backlog();
         self.log(Event::LinkSynced);
@@ -503,6 +515,33 @@ impl Replication {
         self.fail_link(now, LinkFault::Inapplicable);
     }
 
+    /// The request waits for its EXEC, and `memory` is behind all that do.
+    pub fn handle_queued(&mut self, now: Moment, db: usize, memory: usize) {
+        if memory > self.settings.transaction_max {
+            return self.fail_link(now, LinkFault::TooLong);
+        }
+        self.handle_applied(now, db, Transaction::Open);
+    }
+
+    /// The request was to change data, and failed here, or a part of it did. Whoever confirmed what
+    /// follows would be counted as having it: nothing describes the data any more, and all of the
+    /// primary's is asked for, less often each time. Where clients may write to this replica, its
+    /// data is not the primary's anyway, and it goes on.
+    pub fn handle_failed_write(&mut self, now: Moment, db: usize) {
+        if !self.settings.read_only {
+            return self.handle_applied(now, db, Transaction::Closed);
+        }
+        let Some(link) = &mut self.link else { return };
+        if link.state != LinkState::Connected {
+            return;
+        }
+        let pause = link.pause_after_failed_write(now);
+        self.handle_data_forgotten(now);
+        self.log(Event::LinkFailed(LinkFault::FailedWrite));
+        self.outputs.push_back(Output::LinkClose);
+        self.begin_again(now, now + pause);
+    }
+
     /// `REPLCONF GETACK` in the stream: the answer tells what was applied before it.
     pub fn handle_getack(&mut self) {
         if self.is_linked() {
@@ -549,7 +588,9 @@ impl Replication {
             &link.state,
             LinkState::Handshake(steps) if matches!(steps.front(), Some(Step::Psync { .. }))
         );
-        link.down_since.get_or_insert(now);
+        // The data is as old as the last word of the primary, whenever the loss was noticed.
+        let was_linked = link.state == LinkState::Connected;
+        link.down_since.get_or_insert(if was_linked { link.heard_at } else { now });
         link.reset(at);
         if was_asked {
             self.remember_unanswered_failover();
@@ -583,6 +624,12 @@ impl Replication {
 pub fn asks_for_ack(request: Request<'_>) -> bool {
     let is_word = |at: usize, word: &[u8]| request.arg(at).eq_ignore_ascii_case(word);
     request.len() == 3 && is_word(0, b"REPLCONF") && is_word(1, b"GETACK")
+}
+
+/// How long to wait after the `count`th failure in a row: each time twice as long.
+fn pause_after(count: u32) -> Duration {
+    let pause = 1_u32.checked_shl(count - 1).unwrap_or(u32::MAX);
+    RETRY_AFTER.saturating_mul(pause).min(RETRY_AFTER_MAX)
 }
 
 /// Errors to PING that only say that a login comes first.

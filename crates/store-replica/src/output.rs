@@ -85,12 +85,14 @@ pub enum LinkFault {
     Refused,
     /// The primary ended the transfer with an error.
     TransferAborted,
-    /// A request or transaction was longer than `intake_max`.
+    /// A request or transaction was longer than `intake_max` or `transaction_max`.
     TooLong,
     /// The payload could not be loaded.
     Unreadable,
     /// A request of the stream cannot be applied.
     Inapplicable,
+    /// A write of the stream failed: the data is not the primary's any more.
+    FailedWrite,
 }
 
 /// What an operator may want to read.

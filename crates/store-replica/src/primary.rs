@@ -52,13 +52,16 @@ impl Replication {
         }
     }
 
-    /// A replica whose part of the stream is over its limit goes; the others lose nothing by it.
+    /// A replica whose part of the stream is over its limit goes; the others lose nothing by it. So
+    /// does one that could not be sent what follows, should that ever happen.
     fn close_slow_replicas(&mut self, now: Moment) {
         let end = self.history.offset();
-        let settings = &self.settings;
+        let (settings, backlog) = (&self.settings, &self.backlog);
+        let is_kept = |reader| backlog.as_ref().is_some_and(|backlog| backlog.has(reader));
         let mut slow = Vec::new();
         for replica in self.replicas.iter_mut().filter(|replica| replica.reads()) {
-            if replica.is_over_limit(now, end - replica.reader, settings) {
+            let is_lost = !is_kept(replica.reader);
+            if is_lost || replica.is_over_limit(now, end - replica.reader, settings) {
                 slow.push(replica.session);
             }
         }
@@ -88,6 +91,10 @@ impl Replication {
             return self.reply(session, "-ERR syntax error\r\n");
         }
         let replica = self.replica_or_new(now, session);
+        if replica.state != ReplicaState::Greeting {
+            // What it gets, and what is kept for it, was decided by what it said before PSYNC.
+            return self.reply(session, "+OK\r\n");
+        }
         let outcome = pairs.iter().try_for_each(|[name, value]| introduce(replica, name, value));
         match outcome {
             Ok(()) => self.reply(session, "+OK\r\n"),
@@ -132,7 +139,10 @@ impl Replication {
     /// The same, with what follows, in as many stretches as there is room for. Returns how many.
     pub fn stretches_for<'a>(&'a self, session: SessionId, into: &mut [&'a [u8]]) -> usize {
         match (self.replica(session), &self.backlog) {
-            (Some(replica), Some(backlog)) if replica.is_online() && replica.reads() => {
+            // One that lacks what is gone is closed with the next block of writes.
+            (Some(replica), Some(backlog))
+                if replica.is_online() && replica.reads() && backlog.has(replica.reader) =>
+            {
                 backlog.read_all(replica.reader, into)
             }
             _ => 0,
@@ -365,6 +375,14 @@ impl Replication {
     }
 }
 
+/// The address or name of a host is no longer.
+const HOST_MAX: usize = 255;
+
+/// What addresses and names of hosts are made of; `%` is of addresses with a zone.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte)
+}
+
 /// Takes down one thing that a replica says about itself. Fails with the text of the error.
 fn introduce(replica: &mut Replica, name: &[u8], value: &[u8]) -> Result<(), String> {
     let is_set = value != b"0";
@@ -374,10 +392,12 @@ fn introduce(replica: &mut Replica, name: &[u8], value: &[u8]) -> Result<(), Str
             replica.port = port.ok_or("value is not an integer or out of range")?;
         }
         b"ip-address" => {
-            const IP_MAX: usize = 255;
-            let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= IP_MAX);
-            let text =
-                text.ok_or("REPLCONF ip-address provided by replica instance is too long")?;
+            let too_long = "REPLCONF ip-address provided by replica instance is too long";
+            let is_short = value.len() <= HOST_MAX;
+            is_short.then_some(()).ok_or(too_long)?;
+            // INFO shows it, and sentinels read INFO line by line.
+            let text = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(is_of_host));
+            let text = text.ok_or("REPLCONF ip-address is not the address or name of a host")?;
             replica.ip = Some(text.to_owned()).filter(|text| !text.is_empty());
         }
         // What else it could do is not used here.

@@ -101,7 +101,7 @@ impl Replica {
 
     /// Bytes of a stream that ends at `end` which it has still to be sent.
     pub fn unsent(&self, end: u64) -> u64 {
-        if self.reads() { end - self.reader } else { 0 }
+        if self.reads() { end.saturating_sub(self.reader) } else { 0 }
     }
 
     /// How long it has been silent.

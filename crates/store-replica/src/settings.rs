@@ -98,6 +98,9 @@ pub struct Settings {
     pub read_only: bool,
     /// A request or transaction of the stream that is longer is not read on.
     pub intake_max: usize,
+    /// Memory that may be behind a transaction of the stream until its EXEC comes. Many small
+    /// requests take several times their bytes.
+    pub transaction_max: usize,
 }
 
 impl Settings {
@@ -133,6 +136,7 @@ impl Default for Settings {
             login: None,
             read_only: true,
             intake_max: 1024 * 1024 * 1024,
+            transaction_max: 2 * 1024 * 1024 * 1024,
         }
     }
 }

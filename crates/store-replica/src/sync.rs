@@ -68,10 +68,11 @@ impl Replication {
         if self.refuses_to_sync(session) {
             return;
         }
-        self.replica_or_new(now, session);
+        let wants_all = self.replica_or_new(now, session).payload_only;
         // The peer counts from one: it names the first byte that it lacks.
         let has = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
-        match id.zip(has).filter(|(id, has)| self.can_continue(*id, *has)) {
+        let may_continue = |(id, has): &(_, _)| !wants_all && self.can_continue(*id, *has);
+        match id.zip(has).filter(may_continue) {
             Some((_, has)) => self.begin_partial_sync(now, session, has),
             None => self.begin_full_sync(now, session, id.is_some(), has.unwrap_or(0)),
         }

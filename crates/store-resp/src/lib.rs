@@ -4,7 +4,7 @@
 //! - [`Request`]: one command with its arguments, borrowed from the bytes it came in;
 //! - [`RequestParser`]: finds requests in a growing buffer, within [`Limits`];
 //! - [`ReplyWriter`]: writes replies of RESP2 or RESP3 straight into the [`Output`];
-//! - [`Reply`], [`ReplyParser`]: the client's side, for tools and tests;
+//! - [`Reply`], [`ReplyParser`], [`ReplyScanner`]: the client's side, for tools and tests;
 //! - [`slot`]: the part of a cluster that a key lies in, on which both sides must agree.
 //!
 //! ```
@@ -36,6 +36,6 @@ pub use large::LargeArgs;
 pub use number::{DoubleText, format_integer, parse_integer};
 pub use output::{Output, SHARED_MIN};
 pub use parse::{Limits, Parsed, ProtocolError, RequestParser, glimpse_key};
-pub use reply::{Reply, ReplyError, ReplyParser};
+pub use reply::{Reply, ReplyError, ReplyParser, ReplyScanner};
 pub use request::{OwnedRequest, Request, Span, write_request};
 pub use write::{Protocol, ReplyWriter};

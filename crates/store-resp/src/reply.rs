@@ -86,6 +86,9 @@ pub enum ReplyError {
     /// A string not followed by a line end.
     #[error("string without line end")]
     Unterminated,
+    /// More elements than whoever asked can use.
+    #[error("reply has too many elements")]
+    TooManyElements,
 }
 
 /// Parses replies out of a buffer that grows.
@@ -102,6 +105,80 @@ impl ReplyParser {
             Ok(reply) => Ok(Some((reply, cursor.at))),
             Err(Stop::Incomplete) => Ok(None),
             Err(Stop::Malformed(error)) => Err(error),
+        }
+    }
+}
+
+/// Finds the end of a reply in a buffer that grows, and looks at every element once: parsing the
+/// whole buffer with every read would take a time that grows with the square of its length.
+#[derive(Debug)]
+pub struct ReplyScanner {
+    elements_max: u64,
+    elements: u64,
+    /// What lies before was looked at.
+    at: usize,
+    /// How many elements each aggregate lacks, the outermost first.
+    open: Vec<u64>,
+    #[cfg(test)]
+    looks: usize,
+}
+
+impl ReplyScanner {
+    /// Replies with more elements are refused, by what their headers say.
+    pub fn new(elements_max: u64) -> Self {
+        Self {
+            elements_max,
+            elements: 0,
+            at: 0,
+            open: Vec::new(),
+            #[cfg(test)]
+            looks: 0,
+        }
+    }
+
+    /// The length of the reply at the front of `bytes`, or `None` while bytes are missing: call it
+    /// again with the same bytes and more. After a length it begins anew.
+    ///
+    /// Fails when the bytes cannot become a reply.
+    pub fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, ReplyError> {
+        loop {
+            let mut cursor = Cursor { bytes, at: self.at };
+            #[cfg(test)]
+            (self.looks += 1);
+            let inner = match cursor.skip() {
+                Ok(inner) => inner,
+                Err(Stop::Incomplete) => return Ok(None),
+                Err(Stop::Malformed(error)) => return Err(error),
+            };
+            self.at = cursor.at;
+            self.elements = self.elements.saturating_add(inner);
+            if self.elements > self.elements_max {
+                return Err(ReplyError::TooManyElements);
+            }
+            if inner > 0 {
+                self.open.push(inner);
+            } else {
+                self.end_element();
+            }
+            if self.open.len() > DEPTH_MAX {
+                return Err(ReplyError::TooDeep);
+            }
+            if self.open.is_empty() {
+                let len = self.at;
+                *self = Self::new(self.elements_max);
+                return Ok(Some(len));
+            }
+        }
+    }
+
+    /// An element is whole, and so is every aggregate that it was the last of.
+    fn end_element(&mut self) {
+        while let Some(left) = self.open.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                return;
+            }
+            self.open.pop();
         }
     }
 }
@@ -127,10 +204,7 @@ impl<'a> Cursor<'a> {
         if depth > DEPTH_MAX {
             return Err(ReplyError::TooDeep.into());
         }
-        let kind = *self.bytes.get(self.at).ok_or(Stop::Incomplete)?;
-        if !b"+-:$*%~>,(#=_!|".contains(&kind) {
-            return Err(ReplyError::UnknownType(kind).into());
-        }
+        let kind = self.kind()?;
         let line = self.line()?;
         Ok(match kind {
             b'+' => Reply::Simple(text(line)),
@@ -154,6 +228,33 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    fn kind(&self) -> Result<u8, Stop> {
+        let kind = *self.bytes.get(self.at).ok_or(Stop::Incomplete)?;
+        match b"+-:$*%~>,(#=_!|".contains(&kind) {
+            true => Ok(kind),
+            false => Err(ReplyError::UnknownType(kind).into()),
+        }
+    }
+
+    /// Passes over one element without its inner ones. How many of them follow.
+    fn skip(&mut self) -> Result<u64, Stop> {
+        let kind = self.kind()?;
+        let line = self.line()?;
+        let times = match kind {
+            b'$' | b'=' | b'!' if line != b"-1" => {
+                self.body(line)?;
+                return Ok(0);
+            }
+            b'*' if line == b"-1" => return Ok(0),
+            b'*' | b'~' | b'>' => 1,
+            b'%' | b'|' => 2,
+            _ => return Ok(0),
+        };
+        let len = aggregate_len(line, times)? as u64;
+        // Attributes are followed by the reply that they tell about.
+        Ok(len * times as u64 + u64::from(kind == b'|'))
+    }
+
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let rest = &self.bytes[self.at + 1..];
         let within = &rest[..rest.len().min(LINE_MAX)];
@@ -171,6 +272,19 @@ impl<'a> Cursor<'a> {
         if line == b"-1" {
             return Ok(Reply::Null);
         }
+        let body = self.body(line)?;
+        Ok(match kind {
+            b'$' => Reply::Bulk(body.to_vec()),
+            b'!' => Reply::Error(text(body)),
+            _ => match body {
+                [a, b, c, b':', words @ ..] => Reply::Verbatim(text(&[*a, *b, *c]), words.to_vec()),
+                _ => return Err(ReplyError::Header.into()),
+            },
+        })
+    }
+
+    /// The string that a header announced.
+    fn body(&mut self, line: &[u8]) -> Result<&'a [u8], Stop> {
         let len = parse_integer(line)
             .filter(|len| (0..=BULK_MAX).contains(len))
             .ok_or(ReplyError::Header)? as usize;
@@ -182,27 +296,22 @@ impl<'a> Cursor<'a> {
             return Err(ReplyError::Unterminated.into());
         }
         self.at += len + 2;
-        let body = &rest[..len];
-        Ok(match kind {
-            b'$' => Reply::Bulk(body.to_vec()),
-            b'!' => Reply::Error(text(body)),
-            _ => match body {
-                [a, b, c, b':', words @ ..] => Reply::Verbatim(text(&[*a, *b, *c]), words.to_vec()),
-                _ => return Err(ReplyError::Header.into()),
-            },
-        })
+        Ok(&rest[..len])
     }
 
     fn replies(&mut self, line: &[u8], times: i64, depth: usize) -> Result<Vec<Reply>, Stop> {
-        let len = parse_integer(line)
-            .filter(|len| (0..=AGGREGATE_MAX / times).contains(len))
-            .ok_or(ReplyError::Header)?;
+        let len = aggregate_len(line, times)?;
         let mut replies = Vec::new();
         for _ in 0..len * times {
             replies.push(self.reply(depth + 1)?);
         }
         Ok(replies)
     }
+}
+
+fn aggregate_len(line: &[u8], times: i64) -> Result<i64, ReplyError> {
+    let len = parse_integer(line).filter(|len| (0..=AGGREGATE_MAX / times).contains(len));
+    len.ok_or(ReplyError::Header)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -238,6 +347,55 @@ mod tests {
         for cut in 0..used {
             assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn the_end_that_is_found_byte_by_byte_is_where_a_parse_ends() {
+        let replies: [&[u8]; 8] = [
+            b"+PONG\r\n",
+            b"*0\r\n",
+            b"*-1\r\n",
+            b"$-1\r\n",
+            b"$5\r\na\r\nbc\r\n",
+            b"*3\r\n%1\r\n+a\r\n:1\r\n~1\r\n#t\r\n=6\r\ntxt:hi\r\n",
+            b"|1\r\n+a\r\n*1\r\n:1\r\n*2\r\n*0\r\n_\r\n",
+            b">2\r\n!3\r\nERR\r\n,1.5\r\n",
+        ];
+        for reply in replies {
+            let mut scanner = ReplyScanner::new(100);
+            for cut in 0..reply.len() {
+                assert_eq!(scanner.find_end(&reply[..cut]), Ok(None), "{reply:?} at {cut}");
+            }
+            let more = [reply, b"+more\r\n"].concat();
+            assert_eq!(scanner.find_end(&more), Ok(Some(reply.len())));
+            assert_eq!(parse(&more).unwrap().unwrap().1, reply.len());
+            assert_eq!((scanner.at, scanner.open.len()), (0, 0), "it begins anew");
+        }
+    }
+
+    #[test]
+    fn every_element_is_looked_at_once_however_many_reads_there_are() {
+        let count = 10_000;
+        let mut bytes = format!("*{}\r\n", count + 1).into_bytes();
+        bytes.extend(b":1\r\n".repeat(count));
+        let mut scanner = ReplyScanner::new(1_000_000);
+        let reads = bytes.len().div_ceil(100);
+        for read in 1..=reads {
+            let end = bytes.len().min(read * 100);
+            assert_eq!(scanner.find_end(&bytes[..end]), Ok(None));
+        }
+        assert!(scanner.looks <= count + 1 + reads, "{} looks", scanner.looks);
+    }
+
+    #[test]
+    fn too_many_elements_are_refused_by_the_header_alone() {
+        let mut scanner = ReplyScanner::new(4_096);
+        assert_eq!(scanner.find_end(b"*4096\r\n"), Ok(None));
+        assert_eq!(scanner.find_end(b"*4096\r\n*1\r\n"), Err(ReplyError::TooManyElements));
+        let mut scanner = ReplyScanner::new(4_096);
+        assert_eq!(scanner.find_end(b"%2049\r\n"), Err(ReplyError::TooManyElements));
+        let mut scanner = ReplyScanner::new(4_096);
+        assert_eq!(scanner.find_end(&b"*1\r\n".repeat(100)), Err(ReplyError::TooDeep));
     }
 
     #[test]

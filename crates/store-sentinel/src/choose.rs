@@ -11,14 +11,17 @@ use crate::instance::Instance;
 
 impl Group {
     /// The replica to promote: one that answers, has followed the primary until lately, and is the
-    /// best by priority, then by data, then by name.
+    /// best by priority, then by data, then by name. One with the data of another history than the
+    /// primary's comes after all others.
     pub(crate) fn choose_replica(&self, now: Moment, core: &Core) -> Option<Address> {
         let good = self.replicas.iter().filter(|(_, replica)| self.is_good(now, core, replica));
         let rank = |(address, replica): &(&Address, &Instance)| {
             let report = &replica.known.report;
             // Who has not told its name comes last.
             let name = report.run_id.as_ref().map(|id| id.to_ascii_lowercase());
-            (report.priority, Reverse(report.offset), name.is_none(), name, (*address).clone())
+            let is_foreign = self.is_foreign(replica);
+            let offset = Reverse(report.offset);
+            (is_foreign, report.priority, offset, name.is_none(), name, (*address).clone())
         };
         good.min_by_key(rank).map(|(address, _)| address.clone())
     }

@@ -218,6 +218,12 @@ impl Core {
         Address { host, port: address.port }
     }
 
+    /// Whether others may send this sentinel there: names are looked up only where the operator
+    /// allows names.
+    pub(crate) fn may_reach(&self, address: &Address) -> bool {
+        self.globals.resolve_hostnames || address.host.parse::<std::net::IpAddr>().is_ok()
+    }
+
     /// Whether two addresses are one, whether by name or by number.
     pub(crate) fn is_same(&self, one: &Address, other: &Address) -> bool {
         let may_differ = !self.names.is_empty();

@@ -37,14 +37,19 @@ impl Group {
             GroupMember::Peer(_) => return,
         };
         let is_primary = *member == GroupMember::Primary;
+        let before = instance.known.report.clone();
         let changes = learn(now, asked_at, instance, &report, is_primary);
+        match is_primary {
+            true => self.learn_history(asked_at, &report),
+            false => self.doubt_history(core, asked_at, &before, &report),
+        }
         for kind in changes {
             self.tell(core, kind, self.describe(member));
         }
         if is_primary {
             self.advise_on_role(core, &report);
             for address in report.replicas {
-                if self.add_replica(now, core, address.clone()) {
+                if core.may_reach(&address) && self.add_replica(now, core, address.clone()) {
                     core.mark_changed();
                     self.tell(
                         core,

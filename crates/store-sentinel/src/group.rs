@@ -9,6 +9,7 @@ use crate::config::{GroupConfiguration, KnownPeer};
 use crate::core::Core;
 use crate::event::{EventKind, Level};
 use crate::failover::{Failover, FailoverStep};
+use crate::history::History;
 use crate::instance::{Instance, Peer};
 use crate::links::{GroupMember, Target};
 use crate::settings::{GroupSettings, RunId};
@@ -25,6 +26,8 @@ pub struct Group {
     pub(crate) primary: Instance,
     /// Whether the primary says that it is none, and the operator was told.
     pub(crate) is_primary_a_replica: bool,
+    /// Which data counts, as far as the primary has told it.
+    pub(crate) history: Option<History>,
     pub(crate) replicas: BTreeMap<Address, Instance>,
     pub(crate) peers: BTreeMap<RunId, Peer>,
     /// Since which epoch the primary is where it is.
@@ -49,6 +52,7 @@ impl Group {
             primary: Instance::server(now, core, primary, access),
             is_primary_a_replica: false,
             settings,
+            history: None,
             replicas: BTreeMap::new(),
             peers: BTreeMap::new(),
             config_epoch,
@@ -165,6 +169,11 @@ impl Group {
         for instance in self.replicas.values().chain([&self.primary]) {
             instance.release(core);
         }
+        // Whoever led the failover has heard it from the new one. The old one's says nothing any
+        // more: who has synchronised since has left it.
+        let promoted = self.replicas.get(&address).map(|replica| &replica.known);
+        self.history =
+            promoted.and_then(|known| History::of_primary(&known.report, known.asked_at?));
         self.replicas.clear();
         self.primary = Instance::server(now, core, address, self.settings.access());
         for replica in replicas {
@@ -193,6 +202,7 @@ impl Group {
         let address = self.primary.address.clone();
         self.primary = Instance::server(now, core, address, self.settings.access());
         (self.failover, self.down_agreed_since, self.tried_at) = (None, None, None);
+        self.history = None;
         core.mark_changed();
         self.tell(core, EventKind::ResetPrimary, self.describe(&GroupMember::Primary));
     }

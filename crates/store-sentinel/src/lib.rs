@@ -33,6 +33,7 @@ mod event;
 mod failover;
 mod group;
 mod hello;
+mod history;
 mod info;
 mod instance;
 mod links;

@@ -330,7 +330,9 @@ impl Sentinel {
         if hello.id == self.core.id {
             return self.core.watch_for_double(&hello.address);
         }
-        if !self.groups.contains_key(&hello.group) {
+        let is_reachable =
+            [&hello.address, &hello.primary].iter().all(|at| self.core.may_reach(at));
+        if !self.groups.contains_key(&hello.group) || !is_reachable {
             return;
         }
         self.meet(now, &hello);

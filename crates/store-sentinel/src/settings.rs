@@ -37,7 +37,8 @@ impl fmt::Debug for RunId {
 
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        // A precision cuts it, as it does with strings.
+        f.pad(self.as_str())
     }
 }
 

@@ -120,7 +120,9 @@ fn touch(
     let was_pinged = slot.pinged_at.is_some_and(|at| now.since(at) <= cadence.ping_every / 2);
     let is_info_due = instance.hellos.is_some()
         && !slot.is_info_pending
-        && instance.report_age(now).is_none_or(|age| age > cadence.info_every);
+        && (instance.report_age(now).is_none_or(|age| age > cadence.info_every)
+            // Behind a new connection there may be a new process, with a new history.
+            || instance.known.asked_at < slot.dialed_at);
     let is_hello_due = instance.hello_at.is_none_or(|at| now.since(at) > core.timing.hello_every);
     let target = || Target { group: Arc::clone(cadence.group), member: member() };
     if is_info_due && core.ask(instance.commands, target(), Asked::Info { at: now }, Question::Info)

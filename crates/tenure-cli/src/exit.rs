@@ -11,6 +11,8 @@ use tenure::StoreErrorKind;
 use tenure::config::{Origin, Problem};
 use tenure_core::text::escaped_json;
 
+use crate::logging::Level;
+
 /// The answer is no: nobody leads, refused, not done.
 pub(crate) const NO: u8 = 1;
 /// The words of the command line do not make sense.
@@ -70,7 +72,7 @@ impl Failure {
                 let json = json!({ "error": self.message, "code": self.code }).to_string();
                 eprintln!("{}", escaped_json(&json));
             }
-            false => crate::output::talk(&self.message),
+            false => crate::output::say(Level::Error, &self.message),
         }
         ExitCode::from(self.code)
     }

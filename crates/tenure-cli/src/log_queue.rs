@@ -17,6 +17,8 @@ use rustix::io::Errno;
 use tenure_core::text::escaped_json;
 use tokio::sync::Notify;
 
+use crate::logging::{self, Level};
+
 /// The most that waits, in bytes: some thousand lines. Older ones are worth more than newer ones,
 /// because they say how it began.
 const WAITING_MAX: usize = 256 * 1024;
@@ -235,8 +237,11 @@ impl Stream {
 
     fn lost(self, lines: u64) -> Vec<u8> {
         let stream = self.word();
-        format!("tenure: {lines} log lines were lost: {stream} could not be written in time\n")
-            .into()
+        let text = format!("{lines} log lines were lost: {stream} could not be written in time");
+        match self {
+            Stream::Stdout => format!("tenure: {text}\n").into(),
+            Stream::Stderr => format!("{}\n", logging::line(Level::Warn, &text)).into(),
+        }
     }
 
     /// Without the standard library's locks: a thread that is stuck here must not hold up a panic.

@@ -88,6 +88,7 @@ enum Command {
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    run::signals::unblock();
     let code = output::checked(begin());
     log_queue::flush(LAST_WORDS_TIMEOUT);
     code
@@ -103,6 +104,7 @@ fn begin() -> ExitCode {
     if word == run::guard::SUBCOMMAND {
         return run::guard::run();
     }
+    run::signals::survive_file_limit();
     if let Some(outcome) = serve::run_sentinel_by_name() {
         return outcome.unwrap_or_else(|failure| failure.tell());
     }

@@ -421,8 +421,18 @@ impl Turn {
                 talk(&format!("it ran, but the store could not record it: {left}"));
                 code_of(ending).max(exit::NO)
             }
+            // Nobody may write under a term that is over.
+            (OnceOutcome::Interrupted(reason), Some(Ended::ByItself(ending))) => {
+                let left = self.left_begun();
+                talk(&format!("it ran, but too late to be recorded: {reason}; {left}"));
+                code_of(ending).max(exit::NO)
+            }
             (_, Some(Ended::ByItself(ending) | Ended::Leaving(ending))) => code_of(ending),
-            (_, Some(Ended::Stuck)) => exit::NO,
+            (OnceOutcome::Ran(_), Some(Ended::Stuck)) => exit::NO,
+            (_, Some(Ended::Stuck)) => {
+                talk(&format!("not all of it could be ended: {}", self.left_begun()));
+                exit::NO
+            }
             (OnceOutcome::AlreadyDone(outcome), _) => self.done(&outcome),
             (OnceOutcome::RunningElsewhere { by }, _) => {
                 talk(&format!("skipped: {} is running it", plain(by.as_str())));

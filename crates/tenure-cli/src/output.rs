@@ -12,6 +12,7 @@ use tenure_core::text::{escaped_json, is_deceptive};
 use crate::exit::{self, Failure};
 use crate::log_line;
 use crate::log_queue::STDOUT;
+use crate::logging::{self, Level};
 
 /// As the standard macro of this name, except that a stderr that cannot be written is no reason to
 /// panic, and that nobody waits for its reader once `log_queue::start` was called.
@@ -82,7 +83,17 @@ pub(crate) fn unwritten(error: &io::Error) -> Failure {
 
 /// Says something on stderr.
 pub(crate) fn talk(text: &str) {
-    eprintln!("tenure: {}", shown(text));
+    say(Level::Info, text);
+}
+
+/// The same of something that has gone wrong.
+pub(crate) fn warn(text: &str) {
+    say(Level::Warn, text);
+}
+
+/// Says something on stderr, in the form of the log.
+pub(crate) fn say(level: Level, text: &str) {
+    eprintln!("{}", logging::line(level, &shown(text)));
 }
 
 /// Several lines as a terminal may show them. Texts from outside are made plain where they are put

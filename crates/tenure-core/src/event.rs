@@ -214,6 +214,9 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Reason::HeldBy(id) if id.is_mark() => f.write_str(
+                "nobody may lead for now: an earlier leader may still believe in its lease",
+            ),
             Reason::HeldBy(id) => write!(f, "held by {}", plain(id.as_str())),
             Reason::Reserved(left) => write!(f, "reserved for a successor, {left:?} left"),
             Reason::Quarantine { left, why } => write!(
@@ -241,6 +244,9 @@ impl fmt::Display for Reason {
             Reason::Lost(LostWhy::KeyVanished) => f.write_str(
                 "the key is gone from the store: deleted, flushed, evicted, or expired early",
             ),
+            Reason::Lost(LostWhy::HeldBy(id)) if id.is_mark() => {
+                f.write_str("ended in the store: nobody may lead until earlier leases are over")
+            }
             Reason::Lost(LostWhy::HeldBy(id)) => write!(f, "taken by {}", plain(id.as_str())),
             Reason::Lost(LostWhy::OtherTerm(Some(token))) => {
                 write!(f, "superseded by term {token}")

@@ -32,10 +32,11 @@ const EMPTY_SEARCHES: u32 = 3;
 /// What a guard has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardOutput {
-    /// Send SIGKILL to this group; answered by [`Guard::handle_killed`].
+    /// Send SIGKILL to this group; answered by [`Guard::handle_killed`] with what became of those
+    /// in it that had not ended.
     KillGroup(Pid),
     /// Send SIGKILL to this process and to what descends from it, if it is still the one that is
-    /// meant; [`Guard::handle_refused`] if the system refuses.
+    /// meant and has not ended; answered by [`Guard::handle_stray_killed`].
     KillStray(Stray),
     /// Send SIGKILL to every process with the mark; answered by [`Guard::handle_searched`].
     KillMarked,
@@ -45,6 +46,15 @@ pub enum GuardOutput {
     Say(GuardMessage),
     /// End.
     Leave,
+}
+
+/// What a search for processes with the mark came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MarkedSearch {
+    /// How many were found and killed.
+    pub killed: usize,
+    /// Of how many it could not be told whether they have the mark.
+    pub unclear: usize,
 }
 
 /// What a guard says on stderr.
@@ -67,7 +77,9 @@ pub struct Guard {
     kill_at: Option<Moment>,
     /// The wrapper told it so, because the term is over: it acts itself.
     is_told: bool,
-    /// The program was killed since the last order to watch.
+    /// It has sent its signals since the last order to watch.
+    has_acted: bool,
+    /// Somebody was killed by them, of which the wrapper was told.
     has_killed: bool,
     has_told_refusal: bool,
     /// The wrapper is gone.
@@ -86,6 +98,7 @@ impl Guard {
             strays: BTreeSet::new(),
             kill_at: None,
             is_told: false,
+            has_acted: false,
             has_killed: false,
             has_told_refusal: false,
             is_leaving: false,
@@ -118,7 +131,7 @@ impl Guard {
             }
             Order::Watch(group) => {
                 self.watched = Some(group);
-                (self.has_killed, self.has_told_refusal) = (false, false);
+                (self.has_acted, self.has_killed, self.has_told_refusal) = (false, false, false);
                 Reply::Took(number)
             }
             Order::Until(moment) => {
@@ -156,7 +169,7 @@ impl Guard {
     pub fn handle_time(&mut self, now: Moment) {
         let is_due = self.kill_at.is_some_and(|kill_at| now >= kill_at);
         match self.watched {
-            Some(group) if is_due && !self.has_killed => self.kill(now, group),
+            Some(group) if is_due && !self.has_acted => self.kill(now, group),
             _ if self.search_at.is_some_and(|search_at| now >= search_at) => self.search(),
             _ => {}
         }
@@ -168,14 +181,24 @@ impl Guard {
             KillAnswer::Refused => self.handle_refused(group),
             // Nobody was there to be killed, so there is nothing to tell.
             KillAnswer::Gone => {}
-            KillAnswer::Sent if self.is_told && !self.is_leaving => {}
+            KillAnswer::Sent if self.is_told && !self.is_leaving => self.note_killed(),
             KillAnswer::Sent => {
+                self.note_killed();
                 let word = match self.is_leaving {
                     true => GuardMessage::KilledWithWrapper(group),
                     false => GuardMessage::KilledAtDeadline(group),
                 };
                 self.outputs.push_back(GuardOutput::Say(word));
             }
+        }
+    }
+
+    /// The system's answer to the signal for a stray; `Gone` if it was somebody else by then.
+    pub fn handle_stray_killed(&mut self, pid: Pid, answer: KillAnswer) {
+        match answer {
+            KillAnswer::Refused => self.handle_refused(pid),
+            KillAnswer::Sent => self.note_killed(),
+            KillAnswer::Gone => {}
         }
     }
 
@@ -187,9 +210,13 @@ impl Guard {
         }
     }
 
-    /// How many marked processes a search found and killed, or could not examine.
-    pub fn handle_searched(&mut self, now: Moment, found: usize) {
-        self.empty_searches = if found > 0 { 0 } else { self.empty_searches + 1 };
+    /// What a search for marked processes came to.
+    pub fn handle_searched(&mut self, now: Moment, found: MarkedSearch) {
+        if found.killed > 0 {
+            self.note_killed();
+        }
+        let is_empty = found == MarkedSearch::default();
+        self.empty_searches = if is_empty { self.empty_searches + 1 } else { 0 };
         match self.empty_searches < EMPTY_SEARCHES && self.searches_left > 0 {
             true => self.search_at = Some(now + SEARCH_PAUSE),
             false if self.is_leaving => self.outputs.push_back(GuardOutput::Leave),
@@ -204,7 +231,7 @@ impl Guard {
 
     /// When to call [`handle_time`](Self::handle_time), if nothing happens before.
     pub fn wakes_at(&self) -> Option<Moment> {
-        let kill_at = self.kill_at.filter(|_| self.watched.is_some() && !self.has_killed);
+        let kill_at = self.kill_at.filter(|_| self.watched.is_some() && !self.has_acted);
         kill_at.into_iter().chain(self.search_at).min()
     }
 
@@ -213,6 +240,12 @@ impl Guard {
         self.outputs.push_back(GuardOutput::KillGroup(group));
         self.outputs.extend(self.strays.iter().map(|stray| GuardOutput::KillStray(*stray)));
         self.search();
+        self.has_acted = true;
+    }
+
+    /// The program did not end by itself, which the wrapper has to know. One that had ended before
+    /// its deadline did: nobody was there to be killed.
+    fn note_killed(&mut self) {
         if !std::mem::replace(&mut self.has_killed, true) {
             self.outputs.push_back(GuardOutput::Reply(Reply::Killed));
         }
@@ -221,7 +254,7 @@ impl Guard {
     /// One that comes to be known after the program was killed is killed as well.
     fn watch_stray(&mut self, stray: Stray) {
         if self.watched.is_some() && self.strays.len() < STRAYS_MAX && self.strays.insert(stray) {
-            let is_late = self.has_killed.then_some(GuardOutput::KillStray(stray));
+            let is_late = self.has_acted.then_some(GuardOutput::KillStray(stray));
             self.outputs.extend(is_late);
         }
     }
@@ -329,7 +362,7 @@ mod tests {
         guard.0.handle_time(NOW);
         assert_eq!(guard.outputs()[0], GuardOutput::KillGroup(group()));
         guard.0.handle_killed(NOW, group(), KillAnswer::Sent);
-        assert_eq!(guard.outputs(), []);
+        assert_eq!(guard.outputs(), [GuardOutput::Reply(Reply::Killed)]);
     }
 
     #[test]
@@ -338,18 +371,31 @@ mod tests {
         guard.order(NOW, Order::Until(LATER));
         guard.order(NOW, Order::Watch(group()));
         guard.0.handle_time(LATER);
-        let killed = [
-            GuardOutput::KillGroup(group()),
-            GuardOutput::KillMarked,
-            GuardOutput::Reply(Reply::Killed),
-        ];
+        let killed = [GuardOutput::KillGroup(group()), GuardOutput::KillMarked];
         assert_eq!(guard.outputs(), killed);
-        for found in [0, 0, 1, 0, 0] {
-            guard.0.handle_searched(LATER, found);
+        guard.0.handle_killed(LATER, group(), KillAnswer::Sent);
+        let told = GuardOutput::Say(GuardMessage::KilledAtDeadline(group()));
+        assert_eq!(guard.outputs(), [GuardOutput::Reply(Reply::Killed), told]);
+        for killed in [0, 0, 1, 0, 0] {
+            guard.0.handle_searched(LATER, MarkedSearch { killed, unclear: 0 });
             guard.0.handle_time(guard.0.wakes_at().unwrap());
             assert_eq!(guard.outputs(), [GuardOutput::KillMarked]);
         }
-        guard.0.handle_searched(LATER, 0);
+        guard.0.handle_searched(LATER, MarkedSearch::default());
         assert_eq!((guard.outputs(), guard.0.wakes_at()), (vec![], None));
+    }
+
+    #[test]
+    fn nobody_is_said_to_be_killed_who_had_ended() {
+        let mut guard = Script::new();
+        guard.order(NOW, Order::Until(LATER));
+        guard.order(NOW, Order::Watch(group()));
+        guard.0.handle_time(LATER);
+        guard.outputs();
+        guard.0.handle_killed(LATER, group(), KillAnswer::Gone);
+        guard.0.handle_searched(LATER, MarkedSearch { killed: 0, unclear: 1 });
+        assert_eq!(guard.outputs(), []);
+        guard.0.handle_stray_killed(group(), KillAnswer::Sent);
+        assert_eq!(guard.outputs(), [GuardOutput::Reply(Reply::Killed)], "it left something");
     }
 }

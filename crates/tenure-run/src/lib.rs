@@ -24,7 +24,7 @@ mod orders;
 mod process;
 mod wrapper;
 
-pub use guard::{Guard, GuardMessage, GuardOutput};
+pub use guard::{Guard, GuardMessage, GuardOutput, MarkedSearch};
 pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
 pub use process::{Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
 pub use wrapper::{

@@ -48,7 +48,7 @@ pub enum Leader {
 pub enum KillAnswer {
     /// It was sent. The process ends, unless it hangs inside the kernel.
     Sent,
-    /// There is no process of that number.
+    /// There is no process of that number, or it has ended and was not reaped yet.
     Gone,
     /// It belongs to another user (EPERM).
     Refused,

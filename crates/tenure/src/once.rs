@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::job_run::{JobEnd, JobRun, JobSettings, JobStep, JobTick, WorkEnd};
-use tenure_core::protocol::{self, Hint, Outcome, Request, TickId, TickOutcome};
+use tenure_core::protocol::{self, Hint, Outcome, Request, TickId, TickOutcome, View};
 use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 
 use crate::backend::{Backend, Connection, Signal, Subscription};
@@ -436,10 +436,9 @@ impl<'a> Turn<'a> {
         match self.in_time(self.call(request)).await {
             Ok(answer) => {
                 self.was_answered = true;
-                let holder = answer.view.holder.clone();
+                let held = why_held(&answer.view);
                 let step = self.run.handle_answer(answer, false);
-                let held = holder.filter(|_| step == JobStep::Wait);
-                let held = held.map(|by| Trouble::Denied(Reason::HeldBy(by)));
+                let held = held.filter(|_| step == JobStep::Wait).map(Trouble::Denied);
                 self.note(During::Look, held);
                 step
             }
@@ -732,6 +731,18 @@ impl<'a> Turn<'a> {
             };
         }
     }
+}
+
+/// Why nobody else can lead now, as far as the key tells.
+fn why_held(view: &View) -> Option<Reason> {
+    let holder = view.holder.clone()?;
+    Some(match holder.is_mark() {
+        true => Reason::Quarantine {
+            left: view.pttl.unwrap_or_default(),
+            why: view.quarantine_why.clone().unwrap_or_default(),
+        },
+        false => Reason::HeldBy(holder),
+    })
 }
 
 /// Waits for a message that may change the state of a tick. Members come and go with every try:

@@ -222,6 +222,14 @@ mod tests {
     }
 
     #[test]
+    fn users_of_a_sentinel_have_rights_to_its_own_commands() {
+        let text = "user limited on >secret +sentinel|masters";
+        assert!(parse_file(&mut Config::of_sentinel(), text).is_ok());
+        assert!(parse_file(&mut Config::default(), text).is_err());
+        assert!(parse_file(&mut Config::of_sentinel(), "user a +set").is_err());
+    }
+
+    #[test]
     fn an_included_file_counts_where_it_is_included() {
         let mut config = Config::default();
         let text = "port 1\nmaxclients 1\ninclude other\nport 2";

@@ -75,6 +75,8 @@ pub struct Config {
     renamed: Vec<(String, String)>,
     /// Whether a `save` line was read: the first replaces the default, further ones add to it.
     has_save_line: bool,
+    /// Whether it is for a sentinel, which has other commands.
+    is_sentinel: bool,
 }
 
 impl Default for Config {
@@ -83,11 +85,16 @@ impl Default for Config {
         let texts = Texts { values, event_mask: 0 };
         let settings = Settings::read(&texts);
         let (users, renamed) = (Vec::new(), Vec::new());
-        Self { texts, settings, users, renamed, has_save_line: false }
+        Self { texts, settings, users, renamed, has_save_line: false, is_sentinel: false }
     }
 }
 
 impl Config {
+    /// The defaults of a sentinel: its users have rights to the commands of sentinels.
+    pub fn of_sentinel() -> Self {
+        Self { is_sentinel: true, ..Self::default() }
+    }
+
     /// All settings as values.
     #[inline]
     pub fn settings(&self) -> &Settings {
@@ -185,7 +192,7 @@ impl Config {
         if acl::has_space(name.as_bytes()) {
             return Err("Spaces not allowed in ACL usernames".to_owned());
         }
-        let registry = Registry::new();
+        let registry = if self.is_sentinel { Registry::of_sentinel() } else { Registry::new() };
         let rule_context = RuleContext { registry: &registry, all_channels: false };
         let rules: Vec<&[u8]> = rules.iter().map(|rule| rule.as_bytes()).collect();
         acl::user_from_words(rule_context, &rules)

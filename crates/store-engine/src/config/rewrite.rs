@@ -31,7 +31,7 @@ fn value_of<'c>(config: &'c Config, setting: &Setting) -> &'c str {
 }
 
 fn is_text(kind: Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Hostname | Kind::HostAddress)
+    matches!(kind, Kind::Text | Kind::Hostname | Kind::HostAddress { .. })
 }
 
 fn rewrite(config: &Config, text: &str, is_added: impl Fn(&Setting) -> bool) -> String {
@@ -96,7 +96,7 @@ fn lines_of(setting: &Setting, value: &str) -> Vec<String> {
         }
         Kind::Text
         | Kind::Hostname
-        | Kind::HostAddress
+        | Kind::HostAddress { .. }
         | Kind::FileName { .. }
         | Kind::TitleTemplate
         | Kind::EventClasses

@@ -22,8 +22,11 @@ pub enum Kind {
     Text,
     /// The name of a host, or nothing.
     Hostname,
-    /// The address of a host as other nodes of a cluster are told it, or nothing.
-    HostAddress,
+    /// The address of this host as other servers are told it, or nothing.
+    HostAddress {
+        /// The longest.
+        len_max: usize,
+    },
     /// The name of a file or folder, without a path.
     FileName {
         /// What Redis calls it.
@@ -223,7 +226,7 @@ impl Setting {
                 self.name
             )),
             Kind::Hostname => parse_hostname(word),
-            Kind::HostAddress => parse_host_address(word),
+            Kind::HostAddress { len_max } => parse_host_address(word, len_max),
             Kind::TitleTemplate if !is_title_template(word) => {
                 Err("template format is invalid or contains unknown variables".to_owned())
             }
@@ -242,9 +245,7 @@ impl Setting {
 }
 
 /// The longest name that DNS knows.
-const HOSTNAME_MAX: usize = 255;
-/// The longest address that fits into a packet between nodes.
-const HOST_ADDRESS_MAX: usize = 45;
+pub(super) const HOSTNAME_MAX: usize = 255;
 
 fn parse_hostname(word: &str) -> Result<String, String> {
     if word.len() > HOSTNAME_MAX {
@@ -256,9 +257,9 @@ fn parse_hostname(word: &str) -> Result<String, String> {
     }
 }
 
-fn parse_host_address(word: &str) -> Result<String, String> {
+fn parse_host_address(word: &str, len_max: usize) -> Result<String, String> {
     let is_part = |byte: u8| is_hostname_byte(byte) || b":%_".contains(&byte);
-    match word.len() <= HOST_ADDRESS_MAX && word.bytes().all(is_part) {
+    match word.len() <= len_max && word.bytes().all(is_part) {
         true => Ok(word.to_owned()),
         false => Err("argument must be the address of this host, such as 10.0.0.7".to_owned()),
     }

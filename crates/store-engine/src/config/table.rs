@@ -5,10 +5,13 @@
 //! we make of them.
 
 use super::setting::Kind::*;
-use super::setting::{Kind, Setting};
+use super::setting::{HOSTNAME_MAX, Kind, Setting};
 
 const ONE_THREAD: &str = "one thread does everything";
 const KEEPS_NAME: &str = "the process keeps the name it was started by";
+
+/// The longest address that fits into a packet between nodes.
+const PACKET_ADDRESS_MAX: usize = 45;
 
 const FILE_NAME: Kind = FileName { what: "filename", may_be_empty: false };
 const FOLDER_NAME: Kind = FileName { what: "dirname", may_be_empty: false };
@@ -68,7 +71,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("cluster-allow-replica-migration", YesNo, "yes"),
     Setting::new("cluster-announce-bus-port", Integer(0, 65535), "0"),
     Setting::new("cluster-announce-hostname", Hostname, ""),
-    Setting::new("cluster-announce-ip", HostAddress, ""),
+    Setting::new("cluster-announce-ip", HostAddress { len_max: PACKET_ADDRESS_MAX }, ""),
     Setting::new("cluster-announce-port", Integer(0, 65535), "0"),
     Setting::new("cluster-announce-tls-port", Integer(0, 65535), "0"),
     Setting::new("cluster-config-file", Text, "nodes.conf").fixed(),
@@ -195,7 +198,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("repl-ping-replica-period", Integer(1, i32::MAX as i64), "10")
         .alias("repl-ping-slave-period"),
     Setting::new("repl-timeout", Integer(1, i32::MAX as i64), "60"),
-    Setting::new("replica-announce-ip", Text, "").alias("slave-announce-ip"),
+    Setting::new("replica-announce-ip", HostAddress { len_max: HOSTNAME_MAX }, "")
+        .alias("slave-announce-ip"),
     Setting::new("replica-announce-port", Integer(0, 65535), "0").alias("slave-announce-port"),
     Setting::new("replica-announced", YesNo, "yes"),
     Setting::new("replica-ignore-disk-write-errors", YesNo, "no")

@@ -103,6 +103,7 @@ impl Engine {
         let outcome = self.execute(now_us, id, request);
         self.forget_unmeasured();
         let noted = self.state.persistence.load_failure.take();
+        self.state.persistence.lacks_write = false;
         let Some(session) = self.session_mut(id) else { return Err(LoadFailure::NoChange) };
         let is_loader = session.has(session_flag::LOADER) && !session.has(MUTED);
         let rejected = session.output.bytes().strip_prefix(b"-").map(|error| {
@@ -173,7 +174,8 @@ impl Engine {
     pub fn set_aof_facts(&mut self, facts: crate::persistence::AofFacts) {
         let state = self.state_mut();
         let refuses = facts.trouble.is_some();
-        state.gates &= !server_gate::DISK_TROUBLE;
+        state.gates &= !(server_gate::DISK_TROUBLE | server_gate::UNKEPT);
+        state.gates |= if facts.breaks_promise { server_gate::UNKEPT } else { 0 };
         state.gates |= if refuses { server_gate::DISK_TROUBLE } else { 0 };
         state.persistence.aof = facts;
     }

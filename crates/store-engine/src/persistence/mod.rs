@@ -34,6 +34,8 @@ pub struct PersistenceStatus {
     pub aof: AofFacts,
     /// Why the request from a file that runs cannot be loaded.
     pub(crate) load_failure: Option<LoadFailure>,
+    /// Whether a request of the primary that runs was to change keys, and failed.
+    pub(crate) lacks_write: bool,
 }
 
 impl PersistenceStatus {

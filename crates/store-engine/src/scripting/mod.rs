@@ -38,6 +38,8 @@ pub(crate) struct RunningScript {
     pub(crate) seen_at_us: u64,
     /// It called a command that writes, so it cannot be undone by ending it.
     pub(crate) has_written: bool,
+    /// The primary sent it, where it ran to its end.
+    pub(crate) is_of_primary: bool,
     /// Somebody asked to end it.
     pub(crate) is_killed: bool,
     /// To whom what it writes is propagated: `redis.set_repl` can say to nobody. That keys ended is

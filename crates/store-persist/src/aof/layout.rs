@@ -36,6 +36,12 @@ impl Layout {
         self.path_of(&format!("temp-{}.manifest", self.file_name))
     }
 
+    /// The manifest of data that a full sync replaced: it counts no more, and its files stay until
+    /// the new data is in files of its own.
+    pub fn superseded_manifest(&self) -> PathBuf {
+        self.path_of(&format!("{}.manifest.superseded", self.file_name))
+    }
+
     /// The one file of servers before Redis 7.0.
     pub fn single_file(&self) -> PathBuf {
         self.dir.join(&self.file_name)

@@ -28,7 +28,7 @@ use store_resp::Request;
 use super::layout::Layout;
 use super::log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job};
 use super::manifest::{Manifest, Numbers};
-use super::plan::make_plan;
+use super::plan::{make_plan, set_aside, superseded_manifest};
 use super::rewrite::{create_base, make_durable_folder, replace_all};
 use crate::disk::Disk;
 
@@ -161,6 +161,8 @@ pub struct AofFacts {
     pub trouble: Option<String>,
     /// Whether it is wanted and has no base that counts: an end would lose what was taken.
     pub is_starting: bool,
+    /// Whether writes wait for that base: data was replaced, and they are promised to be kept.
+    pub breaks_promise: bool,
     /// Why the first base came to nothing, if it is to be written and did.
     pub start_failure: Option<String>,
     /// Bytes of all files.
@@ -200,6 +202,15 @@ enum State {
     Rewriting(AppendLog, Base),
 }
 
+/// What took the place of the data that the files had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replaced {
+    /// Nothing, or a part: what was set aside may be the only copy.
+    Lost,
+    /// All data of a primary.
+    Whole,
+}
+
 /// The append-only file, on or off.
 pub struct AppendFile {
     disk: Arc<dyn Disk>,
@@ -222,6 +233,8 @@ pub struct AppendFile {
     retry_at_ms: u64,
     /// Whether somebody who wants to end waits for the first base, which had failed before.
     tries_for_end: bool,
+    /// Set while the data of a primary, or nothing, takes the place of what the files had.
+    replaced: Option<Replaced>,
     facts: AofFacts,
     outputs: VecDeque<Output>,
 }
@@ -241,6 +254,7 @@ impl AppendFile {
             waits_for_snapshot: false,
             retry_at_ms: 0,
             tries_for_end: false,
+            replaced: None,
             facts: AofFacts::default(),
             outputs: VecDeque::new(),
         }
@@ -298,6 +312,60 @@ impl AppendFile {
             _ if before.layout != self.settings.layout => self.follow_folder(),
             _ => {}
         }
+    }
+
+    /// A primary's data is about to replace all data. Nothing of that is appended, and the files do
+    /// not count any more: a start from them would bring back a history that is over. They stay,
+    /// until the new data is in files of its own.
+    pub fn handle_data_leaving(&mut self, now_ms: u64) {
+        if !self.settings.is_wanted || matches!(self.state, State::Loading) {
+            return;
+        }
+        let layout = self.layout().cloned().unwrap_or_else(|| self.settings.layout.clone());
+        self.settings.is_wanted = false;
+        self.turn_off(now_ms);
+        self.replaced = Some(Replaced::Lost);
+        let path = layout.superseded_manifest();
+        match set_aside(&*self.disk, &layout) {
+            Ok(true) => self.note(format!(
+                "The AOF files of the data that is replaced are set aside as {} until the new data \
+                 is written",
+                path.display()
+            )),
+            Ok(false) => {}
+            Err(error) => self.warn(format!(
+                "The AOF files of the data that is replaced cannot be set aside as {}: {error}. \
+                 After a crash before the new data is written, a start loads them",
+                path.display()
+            )),
+        }
+    }
+
+    /// All data of the primary is there. Otherwise what was set aside is kept.
+    pub fn handle_data_replaced(&mut self) {
+        self.replaced = self.replaced.map(|_| Replaced::Whole);
+    }
+
+    /// Whether a write could be lost that is acknowledged now, against what `always` promises: the
+    /// files are begun anew with other data, and do not count yet.
+    fn breaks_promise(&self) -> bool {
+        matches!(self.state, State::Starting(_))
+            && self.replaced.is_some()
+            && self.settings.policy == FsyncPolicy::Always
+    }
+
+    /// The new data is in files of its own: what was set aside may go.
+    fn forget_replaced(&mut self, layout: &Layout, manifest: &Manifest) {
+        if self.replaced.take() != Some(Replaced::Whole) {
+            return;
+        }
+        let aside = superseded_manifest(&*self.disk, layout);
+        let old = aside.base.iter().chain(&aside.increments).chain(&aside.history);
+        let old = old.filter(|file| !manifest.lists(&file.name));
+        let mut paths: Vec<_> = old.map(|file| layout.path_of(&file.name)).collect();
+        paths.push(layout.superseded_manifest());
+        let generation = self.next_generation();
+        self.outputs.push_back(Output::Work(Job::Remove { generation, paths }));
     }
 
     /// BGREWRITEAOF.
@@ -525,6 +593,7 @@ impl AppendFile {
             is_scheduled: self.rewrite_wanted || matches!(self.state, State::Starting(None)),
             trouble: trouble.map(|trouble| trouble.reason.clone()),
             is_starting: matches!(self.state, State::Starting(_)),
+            breaks_promise: self.breaks_promise(),
             current_size: log.map_or(0, AppendLog::len),
             base_size: log.map_or(0, AppendLog::rewritten_len),
             buffer_len: log.map_or(0, AppendLog::buffer_len),
@@ -662,6 +731,9 @@ impl AppendFile {
             State::Starting(Some((mut log, _))) => {
                 let job = log.finish_switch(now_ms, base.is_rdb, &base.path());
                 self.use_up_numbers(log.manifest().numbers());
+                if job.is_ok() {
+                    self.forget_replaced(log.layout(), log.manifest());
+                }
                 self.state = match job {
                     Ok(_) => State::On(log),
                     Err(_) => {

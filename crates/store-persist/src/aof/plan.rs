@@ -74,6 +74,8 @@ pub struct Plan {
     pub manifest: Manifest,
     /// Files in order; none in an empty store.
     pub parts: Vec<Part>,
+    /// The manifest of data that a full sync replaced, if it is there. Nothing of it is loaded.
+    pub superseded: Option<PathBuf>,
     /// Whether the one file of a server before Redis 7.0 was moved into the folder.
     pub was_upgraded: bool,
 }
@@ -114,7 +116,9 @@ pub fn make_plan(disk: &dyn Disk, layout: &Layout) -> Result<Plan, PlanError> {
     // Where the next file could not be listed for sure, it has no byte and this one goes on.
     let last = parts.iter().rposition(|part| part.len > 0).unwrap_or(0);
     parts.iter_mut().skip(last).for_each(|part| part.is_last = true);
-    Ok(Plan { manifest, parts, was_upgraded })
+    let superseded = layout.superseded_manifest();
+    let superseded = Some(superseded).filter(|path| disk::exists(disk, path));
+    Ok(Plan { manifest, parts, superseded, was_upgraded })
 }
 
 pub(super) fn read_manifest(disk: &dyn Disk, layout: &Layout) -> Result<Manifest, PlanError> {
@@ -133,16 +137,50 @@ pub(super) fn begun_manifest(disk: &dyn Disk, layout: &Layout) -> Manifest {
     begun.ok().and_then(|bytes| Manifest::parse(&bytes).ok()).unwrap_or_default()
 }
 
+/// What counted before a full sync replaced it. Empty when there is nothing.
+pub(super) fn superseded_manifest(disk: &dyn Disk, layout: &Layout) -> Manifest {
+    let bytes = disk::read_small(disk, &layout.superseded_manifest(), MANIFEST_LEN_MAX);
+    bytes.ok().and_then(|bytes| Manifest::parse(&bytes).ok()).unwrap_or_default()
+}
+
+/// All data is about to be replaced: what the manifest lists counts no more, and stays. Where
+/// something was set aside before and is still there, this joins it.
+///
+/// Fails, and what counted does, when the disk does. True when there was something.
+pub(super) fn set_aside(disk: &dyn Disk, layout: &Layout) -> io::Result<bool> {
+    let current = read_manifest(disk, layout).map_err(io::Error::other)?;
+    if current.is_empty() {
+        return Ok(false);
+    }
+    let (manifest, aside) = (layout.manifest(), layout.superseded_manifest());
+    if disk::exists(disk, &aside) {
+        let mut all = superseded_manifest(disk, layout);
+        let listed = current.base.into_iter().chain(current.increments).chain(current.history);
+        all.history.extend(listed.map(|file| ListedFile { kind: FileKind::History, ..file }));
+        disk::replace(disk, &aside, &layout.new_manifest(), all.to_text().as_bytes())?;
+        disk.sync_folder(&layout.folder())?;
+        disk.remove(&manifest)?;
+    } else {
+        disk.rename(&manifest, &aside)?;
+    }
+    disk.sync_folder(&layout.folder())?;
+    Ok(true)
+}
+
 /// Without a manifest there is nothing to load, unless it was lost: then there are increments that
 /// have something in them, since nothing is promised before there is a manifest. What a manifest
 /// was about to list when power was lost is no loss: such files are history.
 fn find_unlisted(disk: &dyn Disk, layout: &Layout) -> Result<Vec<ListedFile>, PlanError> {
     let folder = layout.folder();
     let begun = begun_manifest(disk, layout);
+    let superseded = superseded_manifest(disk, layout);
     let names = disk.list(&folder).map_err(|error| PlanError::Disk { path: folder, error })?;
     let mut history = Vec::new();
     for name in names {
         let Some((kind, sequence)) = layout.parse_name(&name) else { continue };
+        if superseded.lists(&name) {
+            continue;
+        }
         let path = layout.path_of(&name);
         if begun.lists(&name) {
             history.push(ListedFile { name, sequence, kind: FileKind::History });

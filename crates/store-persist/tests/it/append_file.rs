@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use store_persist::aof::{
     AppendFile, Encoder, Event, FsyncPolicy, Job, Layout, Manifest, Output, Phase, Settings,
+    make_plan,
 };
 use store_persist::disk::{Disk, SimulatedDisk, exists};
+use store_resp::OwnedRequest;
 
 fn settings() -> Settings {
     Settings {
@@ -71,4 +73,66 @@ fn a_late_removal_does_not_meet_a_new_file_of_that_name() {
     for path in file.files().unwrap() {
         assert!(exists(&disk, &path), "{} is listed and gone", path.display());
     }
+}
+
+/// A file with `policy` on, whose data is about to be replaced.
+fn left_behind(disk: &SimulatedDisk, policy: FsyncPolicy) -> (AppendFile, Settings) {
+    let settings = Settings { policy, ..settings() };
+    let mut file = AppendFile::new(Arc::new(disk.clone()), settings.clone());
+    file.open(settings.clone(), Manifest::default(), |path| write_base(disk, path)).unwrap();
+    let request = OwnedRequest::from_args([&b"SET"[..], b"old", b"1"]);
+    file.add(0, [(0, request.as_request())].into_iter());
+    file.flush(0).unwrap();
+    drive(&mut file, disk);
+    file.handle_data_leaving(0);
+    (file, settings)
+}
+
+#[test]
+fn files_of_data_that_was_replaced_count_for_no_start_whenever_the_machine_crashes() {
+    for seed in 0..60 {
+        let disk = SimulatedDisk::seeded(seed);
+        let (mut file, settings) = left_behind(&disk, FsyncPolicy::Always);
+        if seed % 3 > 0 {
+            file.handle_data_replaced();
+            file.apply(0, settings.clone());
+            file.begin_due_rewrite(0, true);
+            assert!(file.facts().breaks_promise, "nothing counts yet");
+        }
+        if seed % 3 < 2 {
+            let plan = make_plan(&disk.crash(), &settings.layout).unwrap();
+            assert!(plan.parts.is_empty() && plan.superseded.is_some(), "seed {seed}");
+            continue;
+        }
+        let removed = drive(&mut file, &disk);
+        assert!(!file.facts().breaks_promise && file.phase() == Phase::On);
+        assert!(removed.contains(&settings.layout.superseded_manifest()), "{removed:?}");
+        let counted = file.files().unwrap();
+        assert!(removed.iter().all(|path| !counted.contains(path)), "{removed:?}");
+        let plan = make_plan(&disk.crash(), &settings.layout).unwrap();
+        assert!(!plan.parts.is_empty(), "seed {seed}: the new data counts");
+    }
+}
+
+#[test]
+fn what_was_set_aside_is_kept_when_the_new_data_never_came() {
+    let disk = SimulatedDisk::seeded(1);
+    let (mut file, settings) = left_behind(&disk, FsyncPolicy::EverySecond);
+    // Twice: the second time there is something in the way of the first.
+    for round in 0..2 {
+        file.apply(0, settings.clone());
+        assert!(!file.facts().breaks_promise, "a second is lost at most, and more is not promised");
+        file.begin_due_rewrite(0, true);
+        let removed = drive(&mut file, &disk);
+        assert!(removed.iter().all(|path| !path.ends_with("f.aof.1.incr.aof")), "{removed:?}");
+        file.handle_data_leaving(0);
+        let plan = make_plan(&disk, &settings.layout).unwrap();
+        assert!(plan.parts.is_empty() && plan.superseded.is_some(), "round {round}");
+        assert!(exists(&disk, &settings.layout.path_of("f.aof.1.incr.aof")));
+    }
+    file.handle_data_replaced();
+    file.apply(0, settings.clone());
+    file.begin_due_rewrite(0, true);
+    let removed = drive(&mut file, &disk);
+    assert!(removed.iter().any(|path| path.ends_with("f.aof.1.incr.aof")), "{removed:?}");
 }

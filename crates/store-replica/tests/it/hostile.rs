@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store_replica::{LinkPhase, Output, SessionId, Settings};
+use store_replica::{BlockSize, LinkPhase, Output, SessionId, Settings};
 use store_resp::OwnedRequest;
 
 use crate::pair::{Server, address, encoded};
@@ -151,4 +151,80 @@ fn a_replica_that_says_anything_in_any_order_does_no_harm() {
             assert!(server.core.replicas().len() <= 3, "one per session");
         }
     }
+}
+
+/// Lets one thing happen to a session of a primary, as its loop would.
+fn happen(server: &mut Server, session: SessionId, numbers: &mut Numbers) {
+    let now = server.now;
+    let (id, end) = (server.core.history().id(), server.core.history().offset());
+    match numbers.below(9) {
+        0 => server.ask(session, &format!("PSYNC {id} {}", end + 1)),
+        1 => server.ask(session, "PSYNC ? -1"),
+        2 => server.core.handle_snapshot_started(now),
+        3 => server.core.handle_snapshot_made(now, 9),
+        4 => server.core.handle_payload_sent(now, session),
+        5 => server.ask(session, &format!("REPLCONF ACK {end}")),
+        6 | 7 => _ = server.write(0, &"x".repeat(400)),
+        _ => server.pass(numbers.below(2_000) as u64),
+    }
+}
+
+#[test]
+fn what_a_replica_says_of_itself_in_any_state_leaves_nobody_behind_the_backlog() {
+    const SAID: [&str; 8] = [
+        "rdb-only 1",
+        "rdb-only 0",
+        "rdb-filter-only functions",
+        "capa eof",
+        "capa psync2",
+        "listening-port 7",
+        "ip-address 10.0.0.1",
+        "rdb-only 0 capa eof",
+    ];
+    let small = BlockSize { min: 64, max: 64 };
+    let settings = Settings { backlog_size: 256, block_size: small, ..settings() };
+    let mut numbers = Numbers(13);
+    for round in 0..3_000 {
+        let mut server = Server::new(1, settings.clone());
+        server.full_sync(SessionId(9));
+        for _ in 0..40 {
+            let session = SessionId(numbers.below(3) as u64);
+            if numbers.below(2) == 0 {
+                let said = SAID[numbers.below(SAID.len())];
+                server.ask(session, &format!("REPLCONF {said}"));
+            } else {
+                happen(&mut server, session, &mut numbers);
+            }
+            let backlog_first = server.core.backlog().map_or(0, |backlog| backlog.first());
+            let end = server.core.history().offset();
+            for replica in server.core.replicas() {
+                let needs_from = end - replica.unsent(end);
+                assert!(needs_from >= backlog_first, "round {round}: {replica:?}");
+            }
+            // Some read, and the others are slow.
+            for session in [9, numbers.below(3) as u64].map(SessionId) {
+                let len = server.core.stream_for(session).len();
+                server.core.handle_stream_written(session, len);
+            }
+            server.outputs();
+        }
+    }
+}
+
+#[test]
+fn who_wants_a_payload_only_is_never_counted_as_following() {
+    let mut primary = Server::with_delay_zero(1);
+    primary.full_sync(SessionId(9));
+    primary.write(0, "<write>");
+    let (id, end) = (primary.core.history().id(), primary.core.history().offset());
+    let session = SessionId(2);
+    primary.ask(session, "REPLCONF capa eof capa psync2 rdb-only 1");
+    primary.ask(session, &format!("PSYNC {id} {}", end + 1));
+    assert!(!primary.replies().contains("CONTINUE"), "it gets what it asked for: a payload");
+    primary.core.handle_snapshot_started(primary.now);
+    primary.ask(session, "REPLCONF rdb-only 0");
+    primary.core.handle_snapshot_made(primary.now, 4);
+    primary.core.handle_payload_sent(primary.now, session);
+    assert_eq!(primary.core.good_replicas(primary.now), 1, "the other one");
+    assert!(primary.core.replicas().iter().all(|replica| replica.session() != session));
 }

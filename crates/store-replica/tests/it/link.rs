@@ -1,6 +1,8 @@
 //! The replica's side, word by word as Redis 7.0 expects it.
 
-use store_replica::{CloseReason, Facts, LinkPhase, Login, Output, Role, Settings};
+use store_replica::{
+    CloseReason, Event, Facts, LinkFault, LinkPhase, Login, Output, Role, Settings,
+};
 
 use crate::pair::{SESSION, Server, address, encoded};
 
@@ -339,4 +341,51 @@ fn hostile_primaries_are_left_without_a_panic() {
     let mut server = synced(Server::new(1, settings), 0);
     server.hear(&format!("*1\r\n$2000\r\n{}", "x".repeat(1_500)));
     assert!(server.outputs().contains(&Output::LinkClose), "longer than its limit");
+}
+
+#[test]
+fn behind_a_write_that_failed_everything_is_asked_for_and_less_and_less_often() {
+    let mut server = synced(Server::with_delay_zero(1), 100);
+    for pause_ms in [1_000, 2_000, 4_000] {
+        server.hear(&encoded("LPUSH s 1"));
+        assert!(server.core.next_request(server.now).is_some());
+        server.core.handle_failed_write(server.now, 0);
+        let outputs = server.outputs();
+        let fault = Event::LinkFailed(LinkFault::FailedWrite);
+        assert!(outputs.contains(&Output::Log(fault)) && outputs.contains(&Output::LinkClose));
+        assert_ne!(server.core.history().id().as_str(), ID, "its data is nobody's");
+        server.pass(pause_ms - 1);
+        assert!(!server.outputs().contains(&Output::Dial(address())));
+        server.pass(1);
+        assert!(server.outputs().contains(&Output::Dial(address())), "after {pause_ms} ms");
+        server.shake_hands();
+        assert!(server.sent().ends_with("PSYNC|$1|?|$2|-1|"));
+        server.hear(&format!("+FULLRESYNC {ID} 100\r\n$4\r\nDATA"));
+        server.core.handle_loaded(server.now, Some(0));
+        server.outputs();
+    }
+}
+
+#[test]
+fn a_transaction_that_takes_too_much_memory_ends_the_link() {
+    let settings = Settings { transaction_max: 1_000, ..Settings::default() };
+    let mut server = synced(Server::new(1, settings), 100);
+    server.hear(&(encoded("MULTI") + &encoded("PING") + &encoded("PING")));
+    for memory in [0, 1_000, 1_001] {
+        assert!(server.core.next_request(server.now).is_some());
+        server.core.handle_queued(server.now, 0, memory);
+    }
+    let too_long = Output::Log(Event::LinkFailed(LinkFault::TooLong));
+    assert!(server.outputs().contains(&too_long));
+    assert_eq!(server.core.history().offset(), 100, "nothing of it counts");
+}
+
+#[test]
+fn a_link_is_down_since_the_primary_was_last_heard() {
+    let mut server = synced(Server::with_delay_zero(1), 100);
+    server.now = server.now + std::time::Duration::from_secs(50);
+    // The process, or its machine, stood still meanwhile.
+    server.core.handle_link_down(server.now);
+    let down_for = server.core.link_down_for(server.now).unwrap();
+    assert_eq!(down_for.as_secs(), 50, "the data is as old as that");
 }

@@ -29,6 +29,24 @@ fn nothing_is_sent_between_the_mark_and_the_first_ack() {
 }
 
 #[test]
+fn a_replica_cannot_put_lines_into_what_is_told_of_it() {
+    let mut primary = Server::with_delay_zero(1);
+    let mut says = |ip: &str| {
+        primary.ask(SESSION, &format!("REPLCONF ip-address {ip}"));
+        primary.replies()
+    };
+    for host in ["192.0.2.7", "fe80::1%eth0", "replica-1.example_net"] {
+        assert_eq!(says(host), "+OK|", "{host}");
+    }
+    for text in ["9.9.9.9\r\nrole:slave\r\nx:", "a\nb", "a,port=1", "\u{e9}", "\0"] {
+        let refusal = "-ERR REPLCONF ip-address is not the address or name of a host|";
+        assert_eq!(says(text), refusal, "{text:?}");
+    }
+    assert!(says(&"x".repeat(256)).contains("too long"));
+    assert_eq!(primary.core.replicas()[0].address().host, "replica-1.example_net");
+}
+
+#[test]
 fn a_write_behind_a_payload_names_its_database_although_others_know_it() {
     let mut primary = Server::with_delay_zero(1);
     primary.full_sync(SESSION);

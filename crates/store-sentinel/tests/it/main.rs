@@ -3,5 +3,6 @@
 mod copies;
 mod epochs;
 mod failover;
+mod histories;
 mod story;
 mod votes;

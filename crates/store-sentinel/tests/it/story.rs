@@ -30,6 +30,10 @@ pub(crate) struct Server {
     pub(crate) priority: u32,
     pub(crate) offset: u64,
     pub(crate) obeys: bool,
+    /// `master_replid`; empty is not told.
+    pub(crate) history: &'static str,
+    /// `master_replid2` and `second_repl_offset`.
+    pub(crate) second: (&'static str, u64),
 }
 
 pub(crate) struct Story {
@@ -76,6 +80,8 @@ impl Story {
             priority: 100,
             offset: 1_000,
             obeys: true,
+            history: "first",
+            second: ("0", 0),
         };
         let mut story = Self {
             sentinel,
@@ -256,6 +262,13 @@ impl Story {
                 ));
             }
             None => text.push_str("role:master\r\n"),
+        }
+        if !server.history.is_empty() {
+            let (second, offset) = server.second;
+            text.push_str(&format!(
+                "master_replid:{}\r\nmaster_replid2:{second}\r\nsecond_repl_offset:{offset}\r\n",
+                server.history
+            ));
         }
         text
     }

@@ -234,3 +234,27 @@ fn what_others_said_before_a_tilt_does_not_count_after_it() {
     assert!(!story.group().is_objectively_down());
     assert!(!story.has_told(EventKind::TryFailover));
 }
+
+#[test]
+fn names_that_others_say_are_looked_up_only_where_names_are_allowed() {
+    let sentinels = |extra: &str, hello: &str| {
+        let mut story = Story::new(extra);
+        story.hears(hello);
+        let primary = story.group().address().host.clone();
+        (story.group().sentinels().count(), primary)
+    };
+    let somewhere = "somewhere.example,26379,cid,0,mymaster,10.0.0.1,6379,0";
+    let elsewhere = "10.0.0.7,26379,ann,9,mymaster,elsewhere.example,6379,9";
+    let allowed = "sentinel resolve-hostnames yes\n";
+    let here = || "10.0.0.1".to_owned();
+    assert_eq!(sentinels("", somewhere), (2, here()));
+    assert_eq!(sentinels("", elsewhere), (2, here()));
+    assert_eq!(sentinels(allowed, somewhere), (3, here()));
+    assert_eq!(sentinels(allowed, elsewhere), (2, "elsewhere.example".to_owned()));
+}
+
+#[test]
+fn the_name_of_a_connection_has_eight_characters_of_the_id() {
+    let id = store_sentinel::RunId::parse(b"0123456789abcdef").unwrap();
+    assert_eq!(format!("sentinel-{id:.8}-cmd"), "sentinel-01234567-cmd");
+}

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use store_engine::{LogLevel, Origin, SessionId, session_flag};
+use store_engine::{Applied, LogLevel, Origin, SessionId};
 use store_replica::{Address, Facts, LinkPhase, Output, Role, Transaction, asks_for_ack};
 
 use super::EventLoop;
@@ -235,6 +235,19 @@ impl EventLoop {
         let now = self.replication.now();
         let mut applied_count = 0;
         while let Some(request) = self.replication.machine.next_request(now) {
+            if self.engine.needs_busy_handler(request) {
+                let request = request.to_owned();
+                let applied = self.apply_with(id, request.as_request());
+                self.measure_requests(Some((id, request.as_request())));
+                applied_count = 0;
+                if !self.take_applied(applied) {
+                    return false;
+                }
+                if self.now_us >= ends_at_us {
+                    break;
+                }
+                continue;
+            }
             let asks = asks_for_ack(request);
             let applied = match asks {
                 true => None,
@@ -250,28 +263,49 @@ impl EventLoop {
             let Some(applied) = applied else {
                 self.replication.machine.handle_getack();
                 let session = self.engine.session_mut(id);
-                let (db, is_inside) =
-                    session.map_or((0, false), |it| (it.db, it.has(session_flag::IN_MULTI)));
-                self.replication.machine.handle_applied(now, db, transaction_of(is_inside));
+                let (db, memory) = session.map_or((0, None), |it| (it.db, it.queued_memory()));
+                self.count_applied(db, memory);
                 continue;
             };
-            if let Some(error) = applied.error {
-                self.log_refused(&error);
-            }
-            if !applied.is_open {
-                self.log_inapplicable(applied.lacks_database);
-                self.replication.machine.handle_inapplicable(now);
-                self.carry_out();
+            if !self.take_applied(applied) {
                 return false;
             }
-            let transaction = transaction_of(applied.in_transaction);
-            self.replication.machine.handle_applied(now, applied.db, transaction);
             if self.now_us >= ends_at_us {
                 break;
             }
         }
         self.carry_out();
         self.now_us >= ends_at_us && self.replication.machine.next_request(now).is_some()
+    }
+
+    /// Tells the machine what became of a request. False when the link ends by it.
+    fn take_applied(&mut self, applied: Applied) -> bool {
+        if let Some(error) = &applied.error {
+            self.log_refused(error);
+        }
+        // A script that was ended together with the server did not do what it did at the primary.
+        let is_ended = self.is_stopping && applied.error.is_some();
+        let now = self.replication.now();
+        if !applied.is_open {
+            self.log_inapplicable(applied.lacks_database);
+            self.replication.machine.handle_inapplicable(now);
+        } else if applied.lacks_write || is_ended {
+            self.replication.machine.handle_failed_write(now, applied.db);
+        } else {
+            self.count_applied(applied.db, applied.queued_memory);
+            return true;
+        }
+        let goes_on = self.replication.machine.is_linked();
+        self.carry_out();
+        goes_on
+    }
+
+    fn count_applied(&mut self, db: usize, queued_memory: Option<usize>) {
+        let (now, machine) = (self.replication.now(), &mut self.replication.machine);
+        match queued_memory {
+            Some(memory) => machine.handle_queued(now, db, memory),
+            None => machine.handle_applied(now, db, Transaction::Closed),
+        }
     }
 
     fn log_inapplicable(&mut self, lacks_database: Option<usize>) {
@@ -290,12 +324,5 @@ impl EventLoop {
              processing a command of its stream: their data may differ"
         );
         self.log(LogLevel::Warning, &line);
-    }
-}
-
-fn transaction_of(is_inside: bool) -> Transaction {
-    match is_inside {
-        true => Transaction::Open,
-        false => Transaction::Closed,
     }
 }

@@ -339,7 +339,7 @@ impl EventLoop {
         let moments = [engine_at, check_at, files_at, accept_at, shrink_at];
         let wake_at = moments.into_iter().flatten().min();
         let by_wall_clock = wake_at.map(|at| at.saturating_sub(now_ms));
-        let sentinel = self.sentinel.as_ref().map(SentinelDriver::wakes_in_ms);
+        let sentinel = self.sentinel_wait_ms();
         let moves = self.migrations.wakes_at_ms();
         let moves = moves.map(|at| at.saturating_sub(self.running.millis()));
         let cluster = self.cluster_wait_ms();

@@ -213,6 +213,7 @@ impl EventLoop {
         self.engine.note_unsaved();
         self.begin_incarnation();
         self.replication.link.history_before = None;
+        self.persistence.note_replaced();
         self.persistence.resume_append(now_ms, &mut self.engine);
         self.log(LogLevel::Notice, "MASTER <-> REPLICA sync: Finished with success");
         let now = self.replication.now();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use store_engine::{ExecuteOutcome, LogLevel, SessionId, session_flag};
+use store_engine::{Applied, Engine, ExecuteOutcome, LogLevel, SessionId, session_flag};
 use store_resp::{Limits, Parsed, ProtocolError, Request};
 
 use super::write::limit_of;
@@ -209,6 +209,22 @@ impl EventLoop {
 
     /// Runs a request that may take long, serving other clients meanwhile.
     fn execute_with(&mut self, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
+        self.with_busy_loop(|engine, now_us, busy_loop| {
+            engine.execute_with(now_us, id, request, busy_loop)
+        })
+    }
+
+    /// The same for a request of the primary.
+    pub(super) fn apply_with(&mut self, id: SessionId, request: Request<'_>) -> Applied {
+        self.with_busy_loop(|engine, now_us, busy_loop| {
+            engine.apply_request_with(now_us, id, request, busy_loop)
+        })
+    }
+
+    fn with_busy_loop<T>(
+        &mut self,
+        run: impl FnOnce(&mut Engine, u64, &mut BusyLoop<'_>) -> T,
+    ) -> T {
         self.hand_out_arrivals();
         let mut busy_loop = BusyLoop {
             poll: &mut self.poll,
@@ -229,7 +245,7 @@ impl EventLoop {
             is_forced: &self.shared.is_forced,
             scratch: None,
         };
-        let outcome = self.engine.execute_with(self.now_us, id, request, &mut busy_loop);
+        let outcome = run(&mut self.engine, self.now_us, &mut busy_loop);
         let was_busy = busy_loop.scratch.is_some();
         self.follow_acceptor();
         if was_busy {

@@ -30,6 +30,13 @@ impl EventLoop {
         self.sentinel = Some(driver);
     }
 
+    /// How long nothing is due for the sentinel. A connection that was not read to its end is.
+    pub(super) fn sentinel_wait_ms(&self) -> Option<u64> {
+        let driver = self.sentinel.as_ref()?;
+        let has_more = self.peers.readable().any(|peer| driver.of_peers.contains_key(&peer));
+        Some(if has_more { 0 } else { driver.wakes_in_ms() })
+    }
+
     /// The file was written, or cannot be.
     pub(super) fn sentinel_file_written(&mut self, written: Written) {
         let Some(mut driver) = self.sentinel.take() else { return };
@@ -103,31 +110,24 @@ impl EventLoop {
         }
     }
 
-    /// Reads what there is. One connection cannot keep the others waiting: the machine asks it
-    /// little, and hellos are short.
+    /// Reads once in a turn: one connection cannot keep the others waiting.
     fn read_link_of_sentinel(
         &mut self,
         driver: &mut SentinelDriver,
         id: LinkId,
         buffer: &mut [u8],
     ) {
-        const READS_MAX: usize = 4;
-        for _ in 0..READS_MAX {
-            let Some(peer) = driver.links.get(&id).map(|link| link.peer) else { return };
-            if !self.peers.may_read(peer) {
-                return;
-            }
-            let read = self.peers.read(self.poll.registry(), peer, buffer);
-            let PeerRead::Bytes(len) = read else { return };
-            let now = driver.now();
-            match driver.take_bytes(id, &buffer[..len]) {
-                Ok(replies) => {
-                    for reply in &replies {
-                        driver.machine.handle_reply(now, id, reply);
-                    }
+        let Some(peer) = driver.links.get(&id).map(|link| link.peer) else { return };
+        let read = self.peers.read(self.poll.registry(), peer, buffer);
+        let PeerRead::Bytes(len) = read else { return };
+        let now = driver.now();
+        match driver.take_bytes(id, &buffer[..len]) {
+            Ok(replies) => {
+                for reply in &replies {
+                    driver.machine.handle_reply(now, id, reply);
                 }
-                Err(()) => return self.drop_link(driver, id),
             }
+            Err(()) => self.drop_link(driver, id),
         }
     }
 

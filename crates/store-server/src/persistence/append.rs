@@ -177,7 +177,15 @@ impl Append {
     /// Appends nothing until all data has been replaced; then the file begins anew.
     pub(super) fn hold(&mut self, now_ms: u64, engine: &mut Engine, is_held: bool) {
         self.is_held = is_held;
+        if is_held {
+            self.file.handle_data_leaving(now_ms);
+        }
         self.apply_settings(now_ms, engine);
+    }
+
+    /// All data of a primary takes the place of the old.
+    pub(super) fn note_replaced(&mut self) {
+        self.file.handle_data_replaced();
     }
 
     /// Writes all that waits, whatever the policy.

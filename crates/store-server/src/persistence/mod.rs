@@ -147,6 +147,11 @@ impl Persistence {
         self.append.hold(now_ms, engine, true);
     }
 
+    /// All data is a primary's: what files had before it is needed no more, once it is in files.
+    pub(crate) fn note_replaced(&mut self) {
+        self.append.note_replaced();
+    }
+
     /// All data was replaced: the append-only file begins anew, with all of it.
     pub(crate) fn resume_append(&mut self, now_ms: u64, engine: &mut Engine) {
         self.append.hold(now_ms, engine, false);

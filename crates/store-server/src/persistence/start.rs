@@ -63,6 +63,8 @@ pub(crate) struct Loader {
     current: Option<Current>,
     session: Option<SessionId>,
     is_aof: bool,
+    /// Whether files from before a full sync are left as they are.
+    is_superseded: bool,
     /// Whether a primary sent it, to a server that serves already.
     is_payload: bool,
     /// What becomes of keys in a snapshot that are over.
@@ -106,6 +108,9 @@ impl Loader {
         };
         if loader.parts.is_empty() {
             loader.is_aof = false;
+            if loader.is_superseded {
+                return Ok(loader);
+            }
             if let Some(path) = snapshot_path(config) {
                 loader.parts.extend(loader.snapshot_part(&path)?);
             }
@@ -125,6 +130,18 @@ impl Loader {
         if plan.was_upgraded {
             let line = "Successfully migrated an old-style AOF into its folder";
             loader.notes.push((LogLevel::Notice, line.to_owned()));
+        }
+        let is_lost = plan.parts.is_empty();
+        if let Some(path) = plan.superseded.filter(|_| is_lost) {
+            loader.is_superseded = true;
+            let line = format!(
+                "The data of the last full sync was not written yet when this server ended. Files \
+                 from before it are not loaded, nor is a snapshot: this server begins empty, and \
+                 its master has the data. {} lists the old AOF files; without its last word it is \
+                 their manifest",
+                path.display()
+            );
+            loader.notes.push((LogLevel::Warning, line));
         }
         (loader.manifest, loader.parts, loader.is_aof) = (plan.manifest, plan.parts.into(), true);
         loader.total_bytes = loader.parts.iter().map(|part| part.len).sum();
@@ -163,6 +180,7 @@ impl Loader {
             current: None,
             session: None,
             is_aof: false,
+            is_superseded: false,
             is_payload: false,
             // Whoever removes them says so.
             ended: match config.settings().replica.primary.is_some() {

@@ -48,12 +48,16 @@ fn fault_words(fault: LinkFault) -> Option<&'static str> {
         }
         LinkFault::TransferAborted => "MASTER aborted the transfer; it is asked for again",
         LinkFault::TooLong => {
-            "MASTER sends a request or transaction that is longer than a replica takes, 1 GiB; the \
+            "MASTER sends a request or transaction that is longer than a replica takes (1 GiB, 2 GiB in memory); the \
              link is opened again. Let clients write smaller ones"
         }
         LinkFault::Inapplicable => {
             "MASTER sends a request that cannot be applied here. Nothing behind it is applied; the \
              link is opened again"
+        }
+        LinkFault::FailedWrite => {
+            "A write of MASTER failed here, so that the data of this replica is not what its master \
+             has. It is not confirmed, and all data is asked for again"
         }
         // Whoever could not load it tells why.
         LinkFault::Unreadable => return None,

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use store_engine::{LogLevel, SessionId};
 use store_replica::Moment;
-use store_resp::{Reply, ReplyParser};
+use store_resp::{Reply, ReplyParser, ReplyScanner};
 use store_sentinel::{
     AdminRequest, Configuration, Draw, FileOutcome, Level, LinkId, Output, RunId, Sentinel,
     Surroundings, Timing,
@@ -46,6 +46,8 @@ pub(crate) struct Link {
     pub(crate) host: String,
     /// Bytes that are no whole reply yet.
     unparsed: Vec<u8>,
+    /// How far the next reply was looked at.
+    scanner: ReplyScanner,
 }
 
 /// One sentinel, as the loop drives it.
@@ -65,6 +67,8 @@ pub(crate) struct SentinelDriver {
 
 /// Longer replies are no server's: INFO of one with a thousand replicas is much shorter.
 const UNPARSED_MAX: usize = 4 * 1024 * 1024;
+/// Nothing that a sentinel asks has more elements in its answer than a few.
+const ELEMENTS_MAX: u64 = 4_096;
 
 impl SentinelDriver {
     /// `port` is where others reach it.
@@ -163,16 +167,23 @@ impl SentinelDriver {
             &earlier
         };
         let (mut replies, mut at) = (Vec::new(), 0);
-        while let Some((reply, len)) = ReplyParser.parse(&input[at..]).map_err(|_| ())? {
-            replies.push(reply);
+        while let Some(len) = link.scanner.find_end(&input[at..]).map_err(|_| ())? {
+            let reply = ReplyParser.parse(&input[at..at + len]).map_err(|_| ())?;
+            replies.extend(reply.map(|(reply, _)| reply));
             at += len;
         }
-        link.unparsed = input[at..].to_vec();
+        if earlier.is_empty() {
+            link.unparsed = bytes[at..].to_vec();
+        } else if at < earlier.len() {
+            earlier.drain(..at);
+            link.unparsed = earlier;
+        }
         if link.unparsed.len() > UNPARSED_MAX { Err(()) } else { Ok(replies) }
     }
 
     pub(crate) fn open(&mut self, id: LinkId, peer: PeerId, host: String) {
-        self.links.insert(id, Link { peer, host, unparsed: Vec::new() });
+        let scanner = ReplyScanner::new(ELEMENTS_MAX);
+        self.links.insert(id, Link { peer, host, unparsed: Vec::new(), scanner });
         self.of_peers.insert(peer, id);
     }
 

@@ -30,7 +30,7 @@ impl World {
         if self.flaw == Some(Flaw::NoSaveBeforeVote) && self.random.percent(50) {
             return self.crash_node(node);
         }
-        match self.random.below(24) {
+        match self.random.below(26) {
             0..5 => self.crash_primary(),
             5 | 6 => self.crash_server(server),
             7 | 8 => self.crash_node(node),
@@ -40,6 +40,7 @@ impl World {
             16 | 17 => self.isolate(host),
             18 | 19 => self.isolate_with_primary(node),
             20 | 21 => self.cut_replica_off(),
+            22 | 23 => self.begin_history_without_a_replica(),
             _ => self.reset_connection(),
         }
     }
@@ -114,7 +115,35 @@ impl World {
         self.crash_server(primary);
     }
 
+    /// The primary is back before anybody misses it, with a new history, and gone again a while
+    /// later. A replica that does not reach it meanwhile is left with the old history.
+    fn begin_history_without_a_replica(&mut self) {
+        let (primary, replica) = (self.primary(), self.below(self.climate.servers));
+        if primary == replica || !self.stores.servers[primary].is_up {
+            return;
+        }
+        let (back_at, lives_for) =
+            (self.random.between(50, 900), self.random.between(2_000, 8_000));
+        let until = self.queue.now() + lives_for + 12_000;
+        self.note(|| format!("server {replica} does not reach server {primary} until {until}"));
+        self.stores.network.cut(primary, replica, until);
+        self.stores.network.cut(replica, primary, until);
+        self.crash_server_for(primary, back_at);
+        self.queue.after(back_at + lives_for, Event::Crash(primary));
+    }
+
+    pub(crate) fn crash_again(&mut self, server: usize) {
+        if !self.is_healed() {
+            self.crash_server(server);
+        }
+    }
+
     fn crash_server(&mut self, server: usize) {
+        let delay = self.random.between(100, 40_000);
+        self.crash_server_for(server, delay);
+    }
+
+    fn crash_server_for(&mut self, server: usize, delay: Real) {
         if !self.stores.servers[server].is_up {
             return;
         }
@@ -123,7 +152,6 @@ impl World {
         let is_silent = self.random.percent(40);
         self.network.stop_host(server, is_silent, &mut self.queue, &mut self.random);
         self.forget_accepted(server);
-        let delay = self.random.between(100, 40_000);
         self.queue.after(delay, Event::RestartServer(server));
     }
 

@@ -19,6 +19,8 @@ pub enum Flaw {
     IgnoreAge,
     /// The most data counts more than the priority.
     OffsetBeforePriority,
+    /// Offsets are compared whatever history they count.
+    OffsetsOfTwoHistories,
     /// A hello with an older configuration is believed.
     OlderHelloWins,
     /// A process that stood still decides as if nothing had been.
@@ -53,6 +55,7 @@ pub const CONTROLS: &[Control] = &[
     control("older-hello-wins", Flaw::OlderHelloWins, Rule::S2),
     control("ignore-age", Flaw::IgnoreAge, Rule::S3),
     control("offset-before-priority", Flaw::OffsetBeforePriority, Rule::S3),
+    control("offsets-of-two-histories", Flaw::OffsetsOfTwoHistories, Rule::S3),
     control("odown-below-quorum", Flaw::DownBelowQuorum, Rule::S4),
     control("act-in-tilt", Flaw::ActInTilt, Rule::S4),
     control("all-replicas-at-once", Flaw::AllReplicasAtOnce, Rule::S5),

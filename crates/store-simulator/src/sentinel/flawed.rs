@@ -38,9 +38,13 @@ impl World {
                 }
                 Some(Reply::Array(items))
             }
-            (Flaw::IgnoreAge | Flaw::OffsetBeforePriority, Reply::Bulk(text)) => {
+            (
+                Flaw::IgnoreAge | Flaw::OffsetBeforePriority | Flaw::OffsetsOfTwoHistories,
+                Reply::Bulk(text),
+            ) => {
                 let name = match flaw {
                     Flaw::IgnoreAge => "master_link_down_since_seconds:",
+                    Flaw::OffsetsOfTwoHistories => "master_replid:",
                     _ => "slave_priority:",
                 };
                 let text = String::from_utf8_lossy(&text);

@@ -19,7 +19,8 @@ pub enum Rule {
     S1,
     /// An epoch's configuration is one address, and once healed all sentinels and servers agree.
     S2,
-    /// Nobody is promoted who was without its primary for too long, or while a better one is there.
+    /// Nobody is promoted who was without its primary for too long, or while a better one is there:
+    /// one that has the data of the primary's newest history, then by priority and offset.
     S3,
     /// A failover begins when a quorum holds the primary for down, and never in TILT.
     S4,

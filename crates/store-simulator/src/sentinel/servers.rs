@@ -261,6 +261,12 @@ impl World {
             let Address { host, port } = server_address(usize::from(replica.address().port));
             put(&mut text, &format!("slave{place}"), &format!("ip={host},port={port}"));
         }
+        let history = server.replication.history();
+        put(&mut text, "master_replid", &history.id());
+        if let Some(second) = history.second() {
+            put(&mut text, "master_replid2", &second.id);
+            put(&mut text, "second_repl_offset", &(second.until + 1));
+        }
         text
     }
 

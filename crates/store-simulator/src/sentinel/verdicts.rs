@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use store_sentinel::{EventKind, FailoverStep, Output, Question, Report};
+use store_replica::{History, ReplicationId};
+use store_sentinel::{EventKind, FailoverStep, Output, Question, Report, ReportedRole};
 
 use super::climate::{sentinel_named, server_address, server_at};
 use super::judge::Rule;
@@ -114,7 +115,9 @@ impl World {
                 format!("server {chosen} is chosen after {age:?} alone, at most {age_max:?}")
             });
         }
-        let rank = |report: &Report| (report.priority, Reverse(report.offset));
+        let Some(history) = self.newest_history(node) else { return };
+        let rank =
+            |report: &Report| (!is_of(report, history), report.priority, Reverse(report.offset));
         let Some(own) = self.judge.heard.get(&(node, chosen)).map(|heard| rank(&heard.report))
         else {
             return;
@@ -127,6 +130,17 @@ impl World {
                 format!("server {chosen} is chosen although {better} is better")
             });
         }
+    }
+
+    /// The history of the primary, where it is sure that a sentinel knows it: the primary has said
+    /// it, and begun no other one since.
+    fn newest_history(&self, node: usize) -> Option<History> {
+        let primary = server_at(self.nodes[node].group().address())?;
+        let history = self.stores.servers[primary].replication.history();
+        let told = &self.judge.heard.get(&(node, primary))?.report;
+        let is_known = told.role == Some(ReportedRole::Primary)
+            && told.history.as_deref() == Some(history.id().as_str());
+        is_known.then_some(*history)
     }
 
     /// Whether a replica could be chosen beyond doubt.
@@ -144,4 +158,16 @@ impl World {
             && real - heard.asked_at < 4_000
             && heard.report.link_down_for.as_millis() < 5_000
     }
+}
+
+/// Whether the data that a server told of is of a history, or of its start.
+fn is_of(report: &Report, history: History) -> bool {
+    let is = |told: &Option<String>, id: ReplicationId| told.as_deref() == Some(id.as_str());
+    let is_start = history.second().is_some_and(|second| {
+        // Only replicas tell how much they have.
+        let is_replica = report.role == Some(ReportedRole::Replica);
+        is_replica && is(&report.history, second.id) && report.offset <= second.until
+    });
+    let is_own = is(&report.history, history.id()) || is(&report.second_history, history.id());
+    is_own || is_start
 }

@@ -33,6 +33,7 @@ pub(crate) enum Event {
     Resume(usize, u32),
     RestartNode(usize),
     RestartServer(usize),
+    Crash(usize),
     Save,
     Fault,
     /// Something breaks the epoch in a hello.
@@ -181,6 +182,7 @@ impl World {
             Event::Resume(node, life) => self.resume(node, life),
             Event::RestartNode(node) => self.restart_node(node),
             Event::RestartServer(server) => self.restart_server(server),
+            Event::Crash(server) => self.crash_again(server),
             Event::Save => self.save(),
             Event::Fault => self.fault(),
             Event::BreakEpoch => self.break_epoch(),

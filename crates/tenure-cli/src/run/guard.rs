@@ -24,11 +24,13 @@ use tenure_run::{Guard, GuardMessage, GuardOutput, KillAnswer, NumberedOrder, OR
 use super::mark::Mark;
 use super::proc::{Processes, answer_of, to_system};
 use crate::clock::boot_now;
-use crate::log_queue;
-use crate::output::talk;
+use crate::output::warn;
+use crate::{log_queue, logging};
 
-/// The word with which the program starts itself as a guard; the instance id follows.
+/// The word with which the program starts itself as a guard; the instance id follows, and how the
+/// log is written if that is JSON.
 pub(crate) const SUBCOMMAND: &str = "__guard";
+pub(crate) const JSON: &str = "json";
 /// How long its last words may take: nobody waits for it, but it must end.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -39,9 +41,12 @@ pub(crate) fn run() -> ExitCode {
     let _ = SigSet::all().thread_block();
     // A group of its own, away from the terminal. It fails where there is one already.
     let _ = rustix::process::setsid();
+    if std::env::args_os().nth(3).is_some_and(|word| word == JSON) {
+        logging::write_json();
+    }
     let served = Post::open().map(|mut post| post.serve());
     if let Err(error) = &served {
-        talk(&format!("guard: {error}"));
+        warn(&format!("guard: {error}"));
     }
     log_queue::flush(LAST_WORDS_TIMEOUT);
     ExitCode::from(u8::from(served.is_err()))
@@ -108,23 +113,26 @@ impl Post {
     fn perform(&mut self, output: GuardOutput) {
         match output {
             GuardOutput::KillGroup(group) => {
-                let answer = answer_of(kill_process_group(to_system(group), Signal::KILL));
+                let answer = match &self.marked {
+                    Some((processes, _)) => processes.kill_group(group),
+                    None => answer_of(kill_process_group(to_system(group), Signal::KILL)),
+                };
                 self.machine.handle_killed(boot_now(), group, answer);
             }
             GuardOutput::KillStray(stray) => {
                 let processes = self.marked.as_ref().map(|(processes, _)| processes);
                 let answer = processes.and_then(|processes| processes.kill_stray(stray));
-                if answer == Some(KillAnswer::Refused) {
-                    self.machine.handle_refused(stray.pid);
-                }
+                let answer = answer.unwrap_or(KillAnswer::Gone);
+                self.machine.handle_stray_killed(stray.pid, answer);
             }
             GuardOutput::KillMarked => {
                 let mut refused = Vec::new();
-                let found = self.marked.as_ref().map_or(0, |(processes, mark)| {
-                    processes.kill_marked(mark, |pid| refused.push(pid))
-                });
+                let found = self
+                    .marked
+                    .as_ref()
+                    .map(|(processes, mark)| processes.kill_marked(mark, |pid| refused.push(pid)));
                 refused.into_iter().for_each(|pid| self.machine.handle_refused(pid));
-                self.machine.handle_searched(boot_now(), found);
+                self.machine.handle_searched(boot_now(), found.unwrap_or_default());
             }
             GuardOutput::Reply(reply) => {
                 // One that cannot be written counts as silence, which the wrapper acts on.
@@ -133,7 +141,7 @@ impl Post {
             GuardOutput::Say(word) => {
                 // Not before there is something to say: a thread costs memory.
                 log_queue::start();
-                talk(&text_of(word));
+                warn(&text_of(word));
             }
             GuardOutput::Leave => {}
         }

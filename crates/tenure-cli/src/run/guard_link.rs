@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use super::guard;
+use crate::logging;
 
 /// A running guard. Dropping it ends it: the pipe of orders closes, whereupon it kills what it
 /// still watches, and leaves.
@@ -32,7 +33,8 @@ impl GuardLink {
         fcntl_setfl(&orders, OFlags::NONBLOCK)?;
         let replies = pipe::Receiver::from_owned_fd(OwnedFd::from(replies))?;
         let mut command = Command::new("/proc/self/exe");
-        command.args([guard::SUBCOMMAND, id]).stdin(orders_end).stdout(replies_end);
+        command.args([guard::SUBCOMMAND, id]).args(logging::is_json().then_some(guard::JSON));
+        command.stdin(orders_end).stdout(replies_end);
         command.stderr(Stdio::inherit()).current_dir("/").env_clear();
         let child = command.spawn()?;
         Ok(GuardLink { pid: Pid::from_child(&child), orders, replies, heard: Vec::new() })
@@ -65,6 +67,17 @@ impl GuardLink {
         }
         let bytes = std::mem::take(&mut self.heard).try_into().ok()?;
         Reply::from_bytes(bytes)
+    }
+
+    /// The next thing that it has said already, without waiting for more.
+    pub(super) fn said(&mut self) -> Option<Reply> {
+        let mut bytes = [0; REPLY_LEN];
+        let room = REPLY_LEN - self.heard.len();
+        let len = rustix::io::read(self.replies.as_fd(), &mut bytes[..room]).unwrap_or(0);
+        self.heard.extend_from_slice(&bytes[..len]);
+        let whole = self.heard.as_slice().try_into().ok()?;
+        self.heard.clear();
+        Reply::from_bytes(whole)
     }
 
     /// What is wrong with it, as far as the system knows.

@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use super::supervise::{code_of, ending};
 use crate::log_queue;
-use crate::output::{plain, talk};
+use crate::output::{plain, warn};
 
 /// Without a success for this many periods the leader steps down: one slow check is no illness.
 const PERIODS_WITHOUT_SUCCESS_MAX: u32 = 3;
@@ -56,8 +56,8 @@ pub(super) struct Health {
     running: Option<Pid>,
     /// A check waits here until its guard knows of it.
     gate: Option<PipeWriter>,
-    /// Where the stderr of checks goes; `None` where there can be no pipe.
-    stderr: Option<CheckStderr>,
+    /// Where goes what checks write; `None` where there can be no pipe.
+    said: Option<CheckOutput>,
 }
 
 impl Health {
@@ -66,10 +66,10 @@ impl Health {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick comes at once, before the child can be up.
         ticks.reset();
-        let stderr = CheckStderr::open().inspect_err(|error| {
-            talk(&format!("what health checks say is not shown: no pipe for it: {error}"));
+        let said = CheckOutput::open().inspect_err(|error| {
+            warn(&format!("what health checks say is not shown: no pipe for it: {error}"));
         });
-        Health { check, environment, ticks, running: None, gate: None, stderr: stderr.ok() }
+        Health { check, environment, ticks, running: None, gate: None, said: said.ok() }
     }
 
     pub(super) async fn tick(&mut self) {
@@ -80,7 +80,7 @@ impl Health {
     pub(super) fn take_slow(&mut self) -> Option<Pid> {
         let slow = self.take();
         if slow.is_some() {
-            talk(&format!("health check took longer than {:?}", self.check.every));
+            warn(&format!("health check took longer than {:?}", self.check.every));
         }
         slow
     }
@@ -89,7 +89,7 @@ impl Health {
     pub(super) fn begin(&mut self) {
         match self.start_behind_gate() {
             Ok((pid, gate)) => (self.running, self.gate) = (Some(pid), Some(gate)),
-            Err(error) => talk(&format!("health check does not start: {error}")),
+            Err(error) => warn(&format!("health check does not start: {error}")),
         }
     }
 
@@ -98,9 +98,10 @@ impl Health {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", BEHIND_GATE, "sh", &self.check.command]).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        let stderr = self.stderr.as_ref().and_then(CheckStderr::for_check);
-        command.stdin(gate_end).stdout(Stdio::null());
-        command.stderr(stderr.unwrap_or_else(Stdio::null));
+        let said = || self.said.as_ref().and_then(CheckOutput::for_check);
+        command.stdin(gate_end);
+        command.stdout(said().unwrap_or_else(Stdio::null));
+        command.stderr(said().unwrap_or_else(Stdio::null));
         Ok((Pid::from_child(&command.spawn()?), gate))
     }
 
@@ -123,13 +124,13 @@ impl Health {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) else { return false };
         self.running = None;
-        if let Some(stderr) = &self.stderr {
-            stderr.pass_on_now();
+        if let Some(said) = &self.said {
+            said.pass_on_now();
         }
         let ending = ending(&status);
         if ending != Ending::Exited(0) {
             let (command, code) = (plain(&self.check.command), code_of(ending));
-            talk(&format!("health check failed with {code}: {command}"));
+            warn(&format!("health check failed with {code}: {command}"));
         }
         ending == Ending::Exited(0)
     }
@@ -159,22 +160,22 @@ const CHUNK_LEN: usize = 4096;
 /// How many such pieces, before others have a turn.
 const CHUNKS_MAX: usize = 16;
 
-/// The stderr of checks, passed on through the queue of the log: a check that has something to say
-/// never waits for whoever reads the log, which would cost the leadership.
+/// What checks write to stdout and stderr, passed on through the queue of the log: a check that has
+/// something to say never waits for whoever reads the log, which would cost the leadership.
 #[derive(Debug)]
-struct CheckStderr {
+struct CheckOutput {
     writer: io::PipeWriter,
     source: Arc<Source>,
     passing: JoinHandle<()>,
 }
 
-impl CheckStderr {
+impl CheckOutput {
     fn open() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
         let source = Arc::new(Source { reader, begun: Mutex::default() });
         let passing = tokio::spawn(pass_on(Arc::clone(&source)));
-        Ok(CheckStderr { writer, source, passing })
+        Ok(CheckOutput { writer, source, passing })
     }
 
     /// The same end for each check: what one leaves behind holds nothing open but that.
@@ -195,7 +196,7 @@ impl CheckStderr {
     }
 }
 
-impl Drop for CheckStderr {
+impl Drop for CheckOutput {
     fn drop(&mut self) {
         self.pass_on_now();
         self.passing.abort();

@@ -29,7 +29,7 @@ use self::supervise::{Ended, Supervisor, Work, code_of};
 use crate::exit::{self, Failure};
 use crate::local;
 use crate::logging::LogOptions;
-use crate::output::{plain, talk};
+use crate::output::{plain, talk, warn};
 use crate::store_options::{self, Target, blame};
 
 /// How long the store may take to hear that this instance leaves, once nothing here needs the term
@@ -292,7 +292,7 @@ impl Wrapper {
         // Together: neither a guard nor a store that is silent holds up the other.
         let (is_heard, ()) = tokio::join!(self.contest.leave(), self.supervisor.close());
         if self.has_term && !is_heard {
-            talk(
+            warn(
                 "the store did not confirm the release: nobody else can lead until the lease ends",
             );
         }
@@ -323,7 +323,7 @@ impl Wrapper {
                 Ended::WithItsTerm | Ended::NeverRan(None) => {}
             }
             if let (true, Some(code)) = (is_loss(&term), self.loss_code) {
-                talk("the leadership was lost: exiting, as --on-loss says");
+                warn("the leadership was lost: exiting, as --on-loss says");
                 return Ok(code);
             }
             // One that came too late for the child is for this process.
@@ -351,7 +351,7 @@ impl Wrapper {
         self.contest.election.set_ready(false);
         self.resign(term).await;
         let shown = crate::output::duration(pause);
-        talk(&format!("the health check failed: not contending for {shown}"));
+        warn(&format!("the health check failed: not contending for {shown}"));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             // The guard and orphans are looked after meanwhile; why that ends is told again later.

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use rustix::process::{
-    PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, pidfd_send_signal,
-    waitid,
+    PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group,
+    pidfd_open, pidfd_send_signal, test_kill_process, waitid,
 };
-use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
+use tenure_run::{KillAnswer, ListedStray, MarkedSearch, Pid, Stray};
 
 use super::mark::{Mark, Searched};
 use crate::local;
@@ -265,11 +265,33 @@ impl Processes {
         stat.is_some_and(|stat| stat.started == stray.started && !stat.has_ended)
     }
 
-    /// Kills a stray and what descends from it; `None` if the number is somebody else's by now.
+    /// Kills a group, and says what became of those in it that had not ended. A leader that nobody
+    /// has reaped takes every signal, so the system's own answer would not tell. Looking around
+    /// takes long where there are thousands of processes, so it comes after the signal: of a
+    /// leader that had ended, those count that are still there, and it is no lie that the program
+    /// itself was not killed.
+    pub(super) fn kill_group(self, group: Pid) -> KillAnswer {
+        let leader = self.shown(group).and_then(|shown| Some((shown, shown.stat()?)));
+        let answer = answer_of(kill_process_group(to_system(group), Signal::KILL));
+        let Some((leader, Stat { has_ended: true, .. })) = leader else {
+            let is_refused = test_kill_process(to_system(group)) == Err(Errno::PERM);
+            return if is_refused { KillAnswer::Refused } else { answer };
+        };
+        let is_member =
+            |shown: Shown| shown.stat().is_some_and(|stat| stat.group == leader && !stat.has_ended);
+        let members = everybody().filter(|shown| is_member(*shown));
+        let answers: Vec<_> =
+            members.filter_map(|shown| self.kill_verified(shown, is_member)).collect();
+        let ranked = [KillAnswer::Sent, KillAnswer::Refused];
+        ranked.into_iter().find(|rank| answers.contains(rank)).unwrap_or(KillAnswer::Gone)
+    }
+
+    /// Kills a stray and what descends from it; `None` if it has ended, or the number is somebody
+    /// else's by now.
     pub(super) fn kill_stray(self, stray: Stray) -> Option<KillAnswer> {
         let shown = self.shown(stray.pid)?;
         let is_meant = |shown: Shown| {
-            shown.stat().is_some_and(|stat| stat.started == stray.started)
+            shown.stat().is_some_and(|stat| stat.started == stray.started && !stat.has_ended)
                 // It may have become one since the wrapper saw it.
                 && !local::is_store(&shown.file(""))
         };
@@ -299,8 +321,8 @@ impl Processes {
 
     /// Kills every process whose environment has the mark, and counts them and those of
     /// which it cannot be told just now; those that belong to somebody else go to `refused`.
-    pub(super) fn kill_marked(self, mark: &Mark, mut refused: impl FnMut(Pid)) -> usize {
-        let mut found = 0;
+    pub(super) fn kill_marked(self, mark: &Mark, mut refused: impl FnMut(Pid)) -> MarkedSearch {
+        let mut found = MarkedSearch::default();
         for shown in newest_first() {
             let marked = Cell::new(Marked::No);
             let is_meant = |shown| {
@@ -308,8 +330,8 @@ impl Processes {
                 marked.get() == Marked::Yes
             };
             match self.kill_verified(shown, is_meant) {
-                Some(KillAnswer::Sent) => found += 1,
-                None if marked.get() == Marked::Unclear => found += 1,
+                Some(KillAnswer::Sent) => found.killed += 1,
+                None if marked.get() == Marked::Unclear => found.unclear += 1,
                 Some(KillAnswer::Refused) => refused_number(self.number(shown), &mut refused),
                 _ => {}
             }

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Signal, getpid};
-use signal_hook::flag::register_conditional_shutdown;
+use signal_hook::flag::{register, register_conditional_shutdown};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::exit::{self, Failure};
@@ -21,6 +22,28 @@ static IGNORED: OnceLock<u64> = OnceLock::new();
 static ENDS_FIRST_PROCESS: LazyLock<[Arc<AtomicBool>; FAREWELLS.len()]> =
     LazyLock::new(Default::default);
 
+/// Has every signal arrive, whatever this process was started with: one that is blocked from the
+/// start would never tell that a program has ended, or that this process is to end. To be called
+/// before the first thread, because each has a mask of its own.
+///
+/// Programs and hooks are started with nothing blocked as well: their stop signal must arrive.
+pub(crate) fn unblock() {
+    // It cannot fail with a mask that is valid.
+    let _ = SigSet::empty().thread_set_mask();
+}
+
+/// Makes a write beyond the limit of file sizes an error like that of a full disk: by default a
+/// signal would end this process, and a log that has become too long would cost the leadership.
+///
+/// It is caught and not ignored: programs inherit only what is ignored.
+pub(crate) fn survive_file_limit() {
+    let number = Signal::XFSZ.as_raw();
+    if !is_ignored(number) {
+        // Where it cannot be caught, it ends this process as before.
+        let _ = register(number, Arc::default());
+    }
+}
+
 /// Makes the signals that end programs end this one at once until somebody listens to them, where
 /// it is the first process of its namespace: the system lets that ignore them. Everybody else is
 /// ended by them anyway.
@@ -28,10 +51,9 @@ pub(crate) fn end_at_once() -> Result<(), Failure> {
     if getpid().as_raw_nonzero().get() != 1 {
         return Ok(());
     }
-    let ignored = *IGNORED.get_or_init(ignored_signals);
     for (signal, condition) in FAREWELLS.iter().zip(ENDS_FIRST_PROCESS.iter()) {
         let number = signal.as_raw();
-        if ignored & 1 << (number - 1) != 0 {
+        if is_ignored(number) {
             continue;
         }
         condition.store(true, Ordering::Relaxed);
@@ -81,10 +103,8 @@ impl Signals {
     }
 
     fn open() -> io::Result<Self> {
-        // Before the first one is listened to, which would change it.
-        let ignored = *IGNORED.get_or_init(ignored_signals);
         let unless_ignored = |kind: SignalKind| {
-            let is_ignored = ignored & 1 << (kind.as_raw_value() - 1) != 0;
+            let is_ignored = is_ignored(kind.as_raw_value());
             (!is_ignored).then(|| signal(kind)).transpose()
         };
         let signals = Signals {
@@ -154,6 +174,12 @@ async fn heard(signal: &mut Option<unix::Signal>) {
         return;
     }
     std::future::pending().await
+}
+
+/// Whether a signal was ignored when this process was started. Read once, before the first signal
+/// is caught, which would change it.
+fn is_ignored(number: i32) -> bool {
+    IGNORED.get_or_init(ignored_signals) & 1 << (number - 1) != 0
 }
 
 /// None where it cannot be read.

@@ -32,7 +32,7 @@ use super::terminal::Terminal;
 use crate::clock::boot_now;
 use crate::exit::{self, Failure};
 use crate::local;
-use crate::output::{self, talk};
+use crate::output::{self, warn};
 
 /// With less than this a program was given no time to stop.
 const GRACE_MIN: Duration = Duration::from_millis(250);
@@ -58,8 +58,6 @@ pub(crate) struct Supervisor {
     pub(super) was_well: bool,
     /// There cannot be a guard, so nothing can be run.
     has_no_guard: bool,
-    /// The program was dead before this process got to kill it.
-    came_late: bool,
 }
 
 /// How a program ended, and whose will that was.
@@ -128,7 +126,6 @@ impl Supervisor {
             old_checks: OldChecks::default(),
             was_well: false,
             has_no_guard: false,
-            came_late: false,
         };
         supervisor.machine.keep_guard(boot_now());
         supervisor.perform();
@@ -281,7 +278,6 @@ impl Supervisor {
             Output::CloseGate => self.forked.iter_mut().for_each(Forked::close_gate),
             Output::Signal { group, signal } => self.signal(group, signal),
             Output::KillGroup(group) => {
-                self.came_late = was_killed(group);
                 self.signal_group(group, Signal::KILL);
                 // Before it is asked what is left: a check may start things as the program does.
                 self.end_check();
@@ -303,11 +299,7 @@ impl Supervisor {
                 let tenure = self.tenure.clone();
                 tokio::spawn(async move { tenure.shutdown().await });
             }
-            Output::Say(WrapperMessage::CutOff(_)) if self.came_late => talk(
-                "the leadership ended while this process did not run: the guard has killed the \
-                 program",
-            ),
-            Output::Say(word) => talk(&text_of(&word)),
+            Output::Say(word) => warn(&text_of(&word)),
             Output::Over(_) | Output::NoGuard => {}
         }
     }
@@ -318,7 +310,7 @@ impl Supervisor {
             (Output::StartGuard, guard) => match GuardLink::start(self.tenure.id().as_str()) {
                 Ok(started) => *guard = Some(started),
                 Err(error) => {
-                    talk(&format!("the guard process does not start: {error}"));
+                    warn(&format!("the guard process does not start: {error}"));
                     self.machine.handle_guard_failed(now);
                 }
             },
@@ -380,6 +372,10 @@ impl Supervisor {
                 // It may have been the end of an execution, of which nobody has heard yet.
                 if let Some(execution) = self.forked.as_mut().and_then(Forked::settle) {
                     self.handle(Wakeup::Execution(execution));
+                }
+                // And the guard's doing, of which it may have told.
+                while let Some(reply) = self.guard.as_mut().and_then(GuardLink::said) {
+                    self.machine.handle_reply(boot_now(), reply);
                 }
                 Leader::Ended(ending(&status))
             }
@@ -483,7 +479,7 @@ impl Supervisor {
         }
         if let Some(pid) = self.old_checks.first() {
             // It counts as a failure: nobody is told that work goes on.
-            return talk(&format!("health check {pid} does not end, so no other is started"));
+            return warn(&format!("health check {pid} does not end, so no other is started"));
         }
         if let Some(slow) = health.take_slow() {
             self.old_checks.end(slow, self.processes);
@@ -587,14 +583,6 @@ pub(crate) fn code_of(ending: Ending) -> u8 {
     }
 }
 
-/// Whether the leader of this group was killed and has not been reaped.
-fn was_killed(leader: Pid) -> bool {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let found = waitid(WaitId::Pid(to_system(leader)), options);
-    let signal = found.ok().flatten().and_then(|status| status.terminating_signal());
-    signal == Some(Signal::KILL.as_raw())
-}
-
 pub(super) fn ending(status: &WaitIdStatus) -> Ending {
     match status.terminating_signal() {
         Some(signal) => Ending::Signalled(signal as u8),
@@ -625,6 +613,11 @@ fn text_of(word: &WrapperMessage) -> String {
         }
         WrapperMessage::CutOff(had) => {
             format!("the program did not stop within {}: killed it", output::duration(*had))
+        }
+        WrapperMessage::KilledByGuard => {
+            "the leadership ended while this process did not run: the \
+                                          guard has killed the program"
+                .to_owned()
         }
         WrapperMessage::NotEnded { refused, stuck, is_listed } => {
             let mut whose = Vec::new();

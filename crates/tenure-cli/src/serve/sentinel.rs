@@ -108,7 +108,7 @@ fn settings_of(sources: &Sources, text: &str) -> anyhow::Result<Config> {
     };
     // Empty lines keep the numbers of those that may be wrong.
     let lines: Vec<&str> = text.lines().map(|line| if is_own(line) { "" } else { line }).collect();
-    let mut config = Config::default();
+    let mut config = Config::of_sentinel();
     for (name, value) in [("port", "26379"), ("protected-mode", "no")] {
         let setting = Config::find(name).context("it is in the table")?;
         config.set(setting, &[value]).map_err(anyhow::Error::msg)?;

@@ -18,6 +18,7 @@ mod guard;
 mod guard_faults;
 mod headless;
 mod hostile;
+mod inherited;
 mod instance;
 mod local;
 mod local_lock;

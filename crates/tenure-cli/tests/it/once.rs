@@ -485,3 +485,28 @@ fn who_waits_for_a_store_that_refuses_writes_says_so_once() {
     assert!(!said.err.contains("answers again"), "{said:?}");
     assert!(said.err.contains("min-replicas-to-write"), "the next step: {said:?}");
 }
+
+/// The mark that keeps everybody out is no holder.
+#[test]
+fn nobody_is_said_to_hold_a_resource_that_is_kept_free() {
+    let stage = Stage::on(Kind::Own);
+    let wait = ["once", "batch", "--tick", "a", "--ttl", "9s", "--wait", "--wait-timeout", "1s"];
+    for _ in 0..2 {
+        let mut command = stage.command(&[&wait[..], &["--", "true"]].concat());
+        command.env("TENURE_DEFAULTS__FRESH_STORE", "false");
+        let said = CommandOutput::of(command);
+        assert_eq!(said.code, 75, "{said:?}");
+        assert!(said.err.contains("an earlier leader may still believe in its lease"), "{said:?}");
+        assert!(!said.err.contains('~'), "{said:?}");
+    }
+
+    let words = ["run", "other", "--ttl", "9s", "--on-loss", "exit", "--", "sleep", "600"];
+    let command = stage.command(&words);
+    let leading = std::thread::spawn(move || CommandOutput::of(command));
+    wait_until("it to lead", GENEROUS, || stage.tenure(&["who", "other"]).code == 0);
+    let cleared = stage.tenure(&["clear", "other", "--force", "--yes", "--reason", "a test"]);
+    assert_eq!(cleared.code, 0, "{cleared:?}");
+    let said = leading.join().unwrap();
+    assert!(said.err.contains("nobody may lead until earlier leases are over"), "{said:?}");
+    assert!(!said.err.contains('~'), "{said:?}");
+}

@@ -10,8 +10,8 @@ use testkit::{GENEROUS, Process, wait_until};
 use crate::diary::Diary;
 use crate::instance::everybody;
 use crate::stage::{
-    CommandOutput, Kind, NAME, Stage, TENURE, children_of, in_namespace, is_alive, number_in, send,
-    wait_until_gone, works_in,
+    CommandOutput, Kind, NAME, Stage, TENURE, children_of, guard_of, in_namespace, is_alive,
+    number_in, send, wait_until_gone, works_in,
 };
 
 /// A program whose only writer is in a session of its own and ignores the stop signal; the leader
@@ -340,6 +340,37 @@ fn what_cannot_be_killed_is_named_and_the_term_is_held_to_its_end() {
     let gap = &history["terms"][0]["gap_ms"];
     assert!(gap.as_i64().is_some_and(|gap| gap >= 0), "the lease was over: {history}");
     send(child, Signal::KILL);
+}
+
+/// The program ended by itself. What it left behind cannot be killed, and nobody says that it was.
+#[test]
+fn a_tick_whose_leftovers_cannot_be_killed_is_said_to_be_open() {
+    let stage = Stage::on(Kind::Own);
+    let Some(become_root) = way_to_root(&stage) else { return };
+    let script = format!(
+        "setsid {become_root} --reuid 0 --regid 0 --clear-groups sh -c 'echo $$ > pid; exec sleep 60' &
+         until [ -s pid ]; do sleep 0.02; done; exit 0"
+    );
+    let words = ["once", NAME, "--tick", "a", "--ttl", "2s", "--", "sh", "-c", &script];
+    let log = stage.folder.path().join("log");
+    let mut command = as_nobody(&stage, &words);
+    command.stderr(fs::File::create(&log).unwrap());
+    let mut once = Process::spawn(command);
+    let guard = guard_of(&once);
+    let left = number_in(stage.folder.path(), "pid");
+    if fs::read_to_string(format!("/proc/{left}/status")).unwrap().contains("Uid:\t65534") {
+        send(left, Signal::KILL);
+        return eprintln!("skipped: this file system does not let programs change their user");
+    }
+    let code = once.wait(GENEROUS).code();
+    wait_until_gone(guard);
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(is_alive(left), "nobody here could end it");
+    send(left, Signal::KILL);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains(&format!("{left} (EPERM")), "{log}");
+    assert!(log.contains("the tick is open, so the next call runs it again"), "{log}");
+    assert!(!log.contains("killed"), "nobody was: {log}");
 }
 
 /// As `sudo` in a hook does: the loss is told when it has ended, and until then it is named.

@@ -305,15 +305,9 @@ fn a_signal_that_was_ignored_from_the_start_ends_nobody() {
     let script = "while :; do echo >> lines; sleep 0.05; done";
     let plain =
         stage.command(&["run", crate::stage::NAME, "--ttl", "3s", "--", "sh", "-c", script]);
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(plain.get_program());
-    command.args(plain.get_args()).current_dir(stage.folder.path());
-    for (name, value) in plain.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let shell = ["-c", "trap '' HUP; exec \"$0\" \"$@\""];
+    let mut command = crate::stage::started_by("sh", &shell, &plain);
+    command.current_dir(stage.folder.path());
     let mut wrapper = testkit::Process::spawn(command);
     let lines = || std::fs::read(stage.folder.path().join("lines")).map_or(0, |text| text.len());
     testkit::wait_until("the program to run", testkit::GENEROUS, || lines() > 0);
@@ -341,4 +335,49 @@ fn an_interrupt_while_the_program_is_being_stopped_ends_the_instance() {
         assert!(!stage.key_exists(), "the term is given back");
         resigning.join().unwrap();
     }
+}
+
+/// A program that ends by itself while its wrapper is stopped, until after the lease is over.
+struct Unnoticed {
+    code: Option<i32>,
+    runs: usize,
+    log: String,
+}
+
+impl Unnoticed {
+    fn run(stage: &Stage, words: &[&str]) -> Self {
+        let script = "echo $$ > pid; echo >> runs; until [ -e go ]; do sleep 0.02; done; exit 7";
+        let words = [words, &["--ttl", "2s", "--", "sh", "-c", script]].concat();
+        let (mut command, log) = (stage.command(&words), stage.folder.path().join("log"));
+        command.current_dir(stage.folder.path()).stderr(std::fs::File::create(&log).unwrap());
+        let mut wrapper = Process::spawn(command);
+        let program = number_in(stage.folder.path(), "pid");
+        send(wrapper.pid(), Signal::STOP);
+        let _ = stage.folder.write("go", "");
+        wait_until("the program to end", GENEROUS, || !is_alive(program));
+        wait_until("the lease to end", GENEROUS, || !stage.key_exists());
+        send(wrapper.pid(), Signal::CONT);
+        let code = wrapper.wait(GENEROUS).code();
+        let runs = std::fs::read(stage.folder.path().join("runs")).unwrap().len();
+        Unnoticed { code, runs, log: std::fs::read_to_string(log).unwrap() }
+    }
+}
+
+#[test]
+fn a_program_that_ended_while_its_wrapper_was_stopped_has_ended_by_itself() {
+    for flags in [&[][..], &["--on-loss", "exit", "--loss-code", "33"]] {
+        let stage = Stage::on(Kind::Own);
+        let ended = Unnoticed::run(&stage, &[&["run", NAME], flags].concat());
+        assert_eq!((ended.code, ended.runs), (Some(7), 1), "{}", ended.log);
+        assert!(!ended.log.contains("killed"), "nobody was: {}", ended.log);
+    }
+}
+
+#[test]
+fn a_tick_whose_program_ended_while_nobody_could_record_it_is_said_to_be_open() {
+    let stage = Stage::on(Kind::Own);
+    let ended = Unnoticed::run(&stage, &["once", NAME, "--tick", "a"]);
+    assert_eq!((ended.code, ended.runs), (Some(7), 1), "{}", ended.log);
+    assert!(!ended.log.contains("killed"), "nobody was: {}", ended.log);
+    assert!(ended.log.contains("the tick is open, so the next call runs it again"));
 }

@@ -172,9 +172,15 @@ pub(crate) fn in_namespace(stage: &Stage, flags: &[&str], words: &[&str]) -> Opt
         eprintln!("skipped: no pid namespace can be made here");
         return None;
     }
-    let plain = stage.command(words);
-    let mut command = Command::new("unshare");
-    command.args(flags).arg(TENURE).args(plain.get_args()).current_dir(stage.folder.path());
+    let mut command = started_by("unshare", flags, &stage.command(words));
+    command.current_dir(stage.folder.path());
+    Some(command)
+}
+
+/// A command that another program executes in its own place, after these words.
+pub(crate) fn started_by(program: &str, words: &[&str], plain: &Command) -> Command {
+    let mut command = Command::new(program);
+    command.args(words).arg(plain.get_program()).args(plain.get_args());
     for (name, value) in plain.get_envs() {
         match value {
             Some(value) => command.env(name, value),
@@ -182,7 +188,7 @@ pub(crate) fn in_namespace(stage: &Stage, flags: &[&str], words: &[&str]) -> Opt
         };
     }
     command.stdin(Stdio::null());
-    Some(command)
+    command
 }
 
 /// What a command said, and how it ended.

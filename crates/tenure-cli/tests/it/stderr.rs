@@ -83,6 +83,11 @@ fn what_a_health_check_says_is_told() {
 }
 
 #[test]
+fn what_a_health_check_says_on_stdout_is_told() {
+    is_told("echo it is ill; false");
+}
+
+#[test]
 fn what_a_health_check_says_without_an_end_of_line_is_a_line_of_its_own() {
     is_told("printf 'it is ill' >&2; false");
 }
@@ -101,6 +106,40 @@ fn is_told(check: &str) {
         let said = text.find("it is ill\n");
         said.is_some_and(|said| text[said..].contains("health check failed with 1"))
     });
+}
+
+/// Whoever reads the log as JSON would lose just those lines that say what has gone wrong.
+#[test]
+fn every_line_of_a_json_log_is_json() {
+    let stage = Stage::on(Kind::Own);
+    let log = stage.folder.path().join("log");
+    let json = ["run", NAME, "--ttl", "2s", "--log-format", "json"];
+    let check = ["--health-cmd", "false", "--health-every", "200ms"];
+    let program = ["--", "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"];
+    let mut command = stage.command(&[&json[..], &check, &program].concat());
+    command.stderr(File::create(&log).unwrap());
+    let mut wrapper = Process::spawn(command);
+    let says = |text: &str| {
+        wait_until(text, GENEROUS, || std::fs::read_to_string(&log).unwrap().contains(text));
+    };
+    says("health check failed with 1");
+    says("the program did not stop within");
+    says("the health check failed: not contending");
+    wait_until("another term", GENEROUS, || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        text.rfind("health check failed with 1") > text.rfind("not contending")
+    });
+    wrapper.kill();
+    says("its wrapper has ended");
+
+    let missing = stage.tenure(&[&json[..], &["--", "/nosuch"]].concat());
+    assert!(missing.err.contains("there is no such program"), "{missing:?}");
+    let text = std::fs::read_to_string(&log).unwrap() + &missing.err;
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect(line);
+        assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
+        assert!(line["message"].is_string(), "{line}");
+    }
 }
 
 #[test]

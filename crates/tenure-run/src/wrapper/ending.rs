@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::Moment;
 
-use super::{Output, Program, RunOutcome, Stage, StartError, Wrapper, WrapperMessage};
+use super::{Demand, Output, Program, RunOutcome, Stage, StartError, Wrapper, WrapperMessage};
 use crate::process::{KillAnswer, ListedChild, Pid};
 
 /// Between two looks at what is left: short at first, because most programs are gone at once.
@@ -60,12 +60,21 @@ impl Wrapper {
         }
     }
 
-    /// Ends the program though it would go on.
-    pub(super) fn cut_short(&mut self, now: Moment) {
-        if let Some(program) = &mut self.program {
-            program.is_cut_short = true;
+    /// Ends the program though it would go on, and says `message` if it ran.
+    pub(super) fn kill(&mut self, now: Moment, message: Option<WrapperMessage>) {
+        match self.program.as_ref().map(|program| &program.stage) {
+            Some(Stage::Opening | Stage::Running) => self.look_before(Demand::Kill(message)),
+            _ => self.cut_short(now),
         }
-        self.end(now);
+    }
+
+    /// The same without a look at what it does.
+    pub(super) fn cut_short(&mut self, now: Moment) {
+        let Some(program) = &mut self.program else { return };
+        if !matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }) {
+            program.is_cut_short = true;
+            self.end(now);
+        }
     }
 
     /// Kills whatever is left.

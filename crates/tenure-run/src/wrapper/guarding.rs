@@ -116,7 +116,7 @@ impl Wrapper {
             Reply::TooLate(number) => {
                 self.note_answer(now, number);
                 if self.program.as_ref().is_some_and(|it| it.watch_order == Some(number)) {
-                    self.cut_short(now);
+                    self.kill(now, None);
                 }
             }
             Reply::Killed | Reply::Refused => {
@@ -236,8 +236,7 @@ impl Wrapper {
     pub(super) fn check_guarded(&mut self, now: Moment) {
         let Some(program) = &self.program else { return };
         if now >= program.must_be_guarded_by() {
-            self.cut_short(now);
-            self.outputs.push_back(Output::Say(WrapperMessage::Unguarded));
+            self.kill(now, Some(WrapperMessage::Unguarded));
         }
     }
 
@@ -306,7 +305,7 @@ impl Wrapper {
 
     fn do_without_guard(&mut self, now: Moment) {
         match &mut self.program {
-            Some(program) if program.stage == Stage::Running => self.cut_short(now),
+            Some(program) if program.stage == Stage::Running => self.kill(now, None),
             Some(program) => {
                 program.not_started = program.not_started.or(Some(StartError::NoGuard));
                 self.cut_short(now);

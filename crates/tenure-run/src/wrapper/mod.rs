@@ -21,6 +21,8 @@
 //! - What cannot be ended is never called gone: the term is held to its end, nothing else starts.
 //! - The leader is reaped only after the guard has forgotten its group: until then the number is
 //!   nobody else's.
+//! - Before a program is told to stop, or killed, its leader is looked at: one that has ended by
+//!   itself, however late this process notices, has its own end and not that of its term.
 //! - Doing comes before saying.
 
 mod ending;
@@ -113,6 +115,8 @@ pub enum WrapperMessage {
     Unguarded,
     /// The term is over, so the program was killed: this long after it was asked to stop.
     CutOff(Duration),
+    /// The term was over before this process noticed, and the guard had killed the program.
+    KilledByGuard,
     /// These processes cannot be ended. The term is held to its end.
     NotEnded {
         /// Processes that belong to another user.
@@ -217,6 +221,8 @@ struct Program {
     /// Since when it runs without a guard that knows it.
     unguarded_since: Option<Moment>,
     leader: Option<Ending>,
+    /// What is to be done once it is known that the leader has not ended by itself.
+    demand: Option<Demand>,
     /// It was told to stop, or killed: how it ends is not its own will.
     is_cut_short: bool,
     /// When it was asked to stop.
@@ -228,6 +234,15 @@ struct Program {
     knows_below_strangers: bool,
     not_started: Option<StartError>,
     refused: BTreeSet<Pid>,
+}
+
+/// What is to be done with a program that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Demand {
+    /// Ask it to stop.
+    Stop,
+    /// Kill it, and say this.
+    Kill(Option<WrapperMessage>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,6 +280,7 @@ impl Wrapper {
             watch_order: None,
             unguarded_since: None,
             leader: None,
+            demand: None,
             is_cut_short: false,
             asked_at: None,
             has_executed: false,
@@ -284,6 +300,11 @@ impl Wrapper {
             return;
         }
         program.deadline = deadline;
+        if now >= deadline.kill_at {
+            // Before the guard is told, which then kills as well: who was first would be unknown.
+            self.handle_cut_off(now);
+        }
+        let Some(program) = &self.program else { return };
         let runs = program.stage == Stage::Running;
         if program.group.is_some() && !matches!(program.stage, Stage::Stuck { .. }) {
             self.tell_deadline(now);
@@ -296,19 +317,25 @@ impl Wrapper {
 
     /// The term ends soon: the program is asked to stop.
     pub fn handle_stop(&mut self, now: Moment) {
-        let Some(program) = &mut self.program else { return };
-        match (&program.stage, program.group) {
-            (Stage::Running, Some(group)) if !program.is_cut_short => {
-                program.is_cut_short = true;
-                program.asked_at = Some(now);
-                self.ask_to_stop(group);
+        let Some(program) = &self.program else { return };
+        match program.stage {
+            Stage::Opening | Stage::Running if !program.is_cut_short => {
+                self.look_before(Demand::Stop);
             }
-            // It may have begun: it is told once that is known.
-            (Stage::Opening, _) => program.is_cut_short = true,
-            (Stage::Running | Stage::Ending(_) | Stage::Stuck { .. }, _) => {}
+            Stage::Opening | Stage::Running | Stage::Ending(_) | Stage::Stuck { .. } => {}
             // It has not begun, so it need not end in order.
             _ => self.cut_short(now),
         }
+    }
+
+    fn stop(&mut self, now: Moment) {
+        let Some(program) = &mut self.program else { return };
+        program.is_cut_short = true;
+        if let (Stage::Running, Some(group)) = (&program.stage, program.group) {
+            program.asked_at = Some(now);
+            self.ask_to_stop(group);
+        }
+        // Otherwise it may have begun: it is told once that is known.
     }
 
     pub(super) fn ask_to_stop(&mut self, group: Pid) {
@@ -320,14 +347,32 @@ impl Wrapper {
     /// The grace is over: everything that is left is killed.
     pub fn handle_cut_off(&mut self, now: Moment) {
         let Some(program) = &self.program else { return };
-        if matches!(program.stage, Stage::Ending(_) | Stage::Stuck { .. }) {
-            return;
-        }
-        let is_running = program.stage == Stage::Running;
         let had = program.asked_at.map_or(Duration::ZERO, |asked_at| now.since(asked_at));
-        self.cut_short(now);
-        if is_running {
-            self.outputs.push_back(Output::Say(WrapperMessage::CutOff(had)));
+        let is_running = program.stage == Stage::Running;
+        self.kill(now, is_running.then_some(WrapperMessage::CutOff(had)));
+    }
+
+    /// Has the leader looked at, and then does what is demanded: if it has ended by itself
+    /// meanwhile, that is how the program ended.
+    fn look_before(&mut self, demand: Demand) {
+        let Some(program) = &mut self.program else { return };
+        let Some(group) = program.group else { return };
+        // A stop that is not carried out yet is nothing beside the end.
+        if matches!(program.demand, None | Some(Demand::Stop)) {
+            program.demand = Some(demand);
+            self.outputs.push_back(Output::LookAtLeader(group));
+        }
+    }
+
+    /// The leader runs, so that what is demanded can be done.
+    fn carry_out(&mut self, now: Moment) {
+        match self.program.as_mut().and_then(|program| program.demand.take()) {
+            Some(Demand::Stop) => self.stop(now),
+            Some(Demand::Kill(message)) => {
+                self.cut_short(now);
+                self.outputs.extend(message.map(Output::Say));
+            }
+            None => {}
         }
     }
 
@@ -387,7 +432,7 @@ impl Wrapper {
                 self.outputs.push_back(Output::ListChildren);
             }
             (_, Some(ending)) => self.leader_ended(now, ending),
-            (_, None) => {}
+            (_, None) => self.carry_out(now),
         }
     }
 

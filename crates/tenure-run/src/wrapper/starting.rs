@@ -2,8 +2,11 @@
 
 use tenure_core::Moment;
 
-use super::{Output, Stage, StartError, Wrapper};
+use super::{Output, Stage, StartError, Wrapper, WrapperMessage};
 use crate::process::{Ending, Pid};
+
+/// The number of the signal by which guards end programs.
+const SIGKILL: u8 = 9;
 
 impl Wrapper {
     /// Forks, as soon as there is a guard and the program before is forgotten.
@@ -84,7 +87,18 @@ impl Wrapper {
             program.not_started = program.not_started.or(Some(StartError::Died(ending)));
         }
         // The guard acts when this process could not; its word may still be on the way.
-        program.is_cut_short |= now >= program.deadline.kill_at;
+        let is_late = now >= program.deadline.kill_at;
+        let was_killed = is_late && ending == Ending::Signalled(SIGKILL);
+        program.is_cut_short |= was_killed || is_late && !program.has_executed;
+        let asked_at = program.asked_at;
+        let has_executed = program.has_executed;
         self.end(now);
+        if was_killed && has_executed {
+            let message = match asked_at {
+                Some(asked_at) => WrapperMessage::CutOff(now.since(asked_at)),
+                None => WrapperMessage::KilledByGuard,
+            };
+            self.outputs.push_back(Output::Say(message));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_run::{Ending, KillAnswer, ListedStray, Pid, Stray};
+use tenure_run::{Ending, KillAnswer, ListedStray, MarkedSearch, Pid, Stray};
 
 use crate::random::Random;
 
@@ -148,8 +148,10 @@ impl Kernel {
         KillAnswer::Sent
     }
 
+    /// Kills a group, and says what became of those in it that had not ended.
     pub(crate) fn kill_group(&mut self, group: i32) -> KillAnswer {
-        let members = self.processes.iter().filter(|(_, it)| it.group == group);
+        let living = self.processes.iter().filter(|(_, it)| it.zombie.is_none());
+        let members = living.filter(|(_, it)| it.group == group);
         let members: Vec<i32> = members.map(|(pid, _)| *pid).collect();
         let answers: Vec<KillAnswer> = members.into_iter().map(|pid| self.kill(pid)).collect();
         match (answers.is_empty(), answers.contains(&KillAnswer::Sent)) {
@@ -160,7 +162,7 @@ impl Kernel {
     }
 
     /// Kills every process with the mark; how many, and who refused.
-    pub(crate) fn kill_marked(&mut self) -> (usize, Vec<Pid>) {
+    pub(crate) fn kill_marked(&mut self) -> (MarkedSearch, Vec<Pid>) {
         let is_marked = |process: &Process| {
             matches!(process.kind, Kind::Program(_) | Kind::Check(_))
                 && !process.is_unmarked
@@ -169,14 +171,14 @@ impl Kernel {
         };
         let marked = self.processes.iter().filter(|(_, process)| is_marked(process));
         let marked: Vec<i32> = marked.map(|(pid, _)| *pid).collect();
-        let (mut found, mut refused) = (0, Vec::new());
+        let (mut killed, mut refused) = (0, Vec::new());
         for pid in marked {
             match self.kill(pid) {
                 KillAnswer::Refused => refused.extend(Pid::new(pid.into())),
-                _ => found += usize::from(!self.processes[&pid].hangs),
+                _ => killed += usize::from(!self.processes[&pid].hangs),
             }
         }
-        (found, refused)
+        (MarkedSearch { killed, unclear: 0 }, refused)
     }
 
     /// What descends from the wrapper, lives and is not in `group`; nothing of the children that
@@ -204,7 +206,8 @@ impl Kernel {
     /// Kills a stray and what descends from it, unless the number is somebody else's by now.
     pub(crate) fn kill_stray(&mut self, stray: Stray) -> KillAnswer {
         let number = stray.pid.get();
-        if self.processes.get(&number).is_none_or(|it| it.started != stray.started) {
+        let process = self.processes.get(&number).filter(|it| it.zombie.is_none());
+        if process.is_none_or(|it| it.started != stray.started) {
             return KillAnswer::Gone;
         }
         self.kill_below(number);

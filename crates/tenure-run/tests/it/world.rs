@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use tenure_core::Moment;
 use tenure_run::{
-    Deadline, Ending, Guard, GuardOutput, GuardTrouble, KillAnswer, Leader, ListedChild,
-    NumberedOrder, Output, Pid, Reply, RunOutcome, SentSignal, StartError, Stray, Wrapper,
+    Deadline, Ending, Guard, GuardOutput, GuardTrouble, Leader, ListedChild, NumberedOrder, Output,
+    Pid, Reply, RunOutcome, SentSignal, StartError, Stray, Wrapper,
 };
 
 use self::checks::Checks;
@@ -58,6 +58,8 @@ pub(crate) enum Flaw {
     ChecksAreNotTold,
     /// A health check begins also while there is no guard to be told.
     ChecksDoNotWait,
+    /// A program whose term is over is killed without a look at whether it had ended by itself.
+    KillsBeforeLooking,
 }
 
 /// A process of ours that may be stopped or killed.
@@ -90,6 +92,9 @@ struct Term {
     has_executed: bool,
     execution_fails: bool,
     unguarded_since: u64,
+    /// The program was asked to stop, or a guard has told that it killed or could not: how it
+    /// ended is not its own will.
+    was_disturbed: bool,
 }
 
 pub(crate) struct World {
@@ -483,6 +488,7 @@ impl World {
             has_executed: false,
             execution_fails: self.random.chance(20),
             unguarded_since: self.now,
+            was_disturbed: false,
         });
         let deadline = Deadline { kill_at: moment(ends_at - MARGIN), ends_at: moment(ends_at) };
         self.wrapper.begin(moment(self.now), deadline);
@@ -499,6 +505,9 @@ impl World {
         for (_, reply) in heard {
             if !trusts || matches!(reply, Reply::Ready | Reply::Killed) {
                 self.say(|| format!("guard says {reply:?}"));
+                if matches!(reply, Reply::Killed | Reply::Refused) {
+                    self.note_disturbed();
+                }
                 self.wrapper.handle_reply(moment(now), reply);
             }
         }
@@ -532,6 +541,9 @@ impl World {
                 if self.flaw == Some(Flaw::ListedTooEarly) && self.snapshot.is_none() {
                     self.snapshot = Some(self.list(Some(group.get())));
                 }
+                if self.kernel.runs(group.get()) {
+                    self.note_disturbed();
+                }
                 self.kernel.kill_group(group.get());
                 self.end_check();
                 self.kernel.deliver(self.now, &mut self.random, 500);
@@ -542,13 +554,8 @@ impl World {
             }
             Output::KillBelow(pid) => self.kernel.kill_below(pid.get()),
             Output::LookAtLeader(pid) => {
-                let leader = self.kernel.processes.get(&pid.get()).map(|it| it.zombie);
-                let state = match leader {
-                    Some(None) => Leader::Runs,
-                    Some(Some((_, ending))) => Leader::Ended(ending),
-                    None => Leader::Ended(Ending::Signalled(9)),
-                };
-                self.wrapper.handle_leader(now, state);
+                let leader = self.look_at_leader(pid);
+                self.wrapper.handle_leader(now, leader);
             }
             Output::ListChildren => self.list_children(),
             Output::ListStrays(group) => self.list_strays(group),
@@ -564,6 +571,24 @@ impl World {
             Output::Say(_) => {}
             Output::Over(outcome) => self.end_term(outcome),
             Output::NoGuard => {}
+        }
+    }
+
+    fn look_at_leader(&self, pid: Pid) -> Leader {
+        let is_over = self.term.as_ref().is_some_and(|it| self.now >= it.ends_at - MARGIN);
+        if self.flaw == Some(Flaw::KillsBeforeLooking) && is_over && self.wrapper.is_running() {
+            return Leader::Runs;
+        }
+        match self.kernel.processes.get(&pid.get()).map(|it| it.zombie) {
+            Some(None) => Leader::Runs,
+            Some(Some((_, ending))) => Leader::Ended(ending),
+            None => Leader::Ended(Ending::Signalled(9)),
+        }
+    }
+
+    fn note_disturbed(&mut self) {
+        if let Some(term) = &mut self.term {
+            term.was_disturbed = true;
         }
     }
 
@@ -650,6 +675,7 @@ impl World {
         if signal != SentSignal::Stop {
             return;
         }
+        self.note_disturbed();
         let hearers = self.kernel.processes.iter().filter(|(_, process)| {
             process.group == group.get() && !process.ignores_stop && !process.is_foreign
         });
@@ -769,6 +795,9 @@ impl World {
             RunOutcome::ByItself(_) if !term.has_executed => {
                 self.violate("a program that never ran ended by itself".into());
             }
+            RunOutcome::WithItsTerm(Some(Ending::Exited(_))) if !term.was_disturbed => {
+                self.violate("a program that ended by itself ended with its term".into());
+            }
             RunOutcome::NotStarted(StartError::Execute(_)) if !term.execution_fails => {
                 self.violate("a program that can be executed could not be".into());
             }
@@ -818,9 +847,8 @@ impl World {
                         guard.machine.handle_killed(moment(now), group, answer);
                     }
                     GuardOutput::KillStray(stray) => {
-                        if kernel.kill_stray(stray) == KillAnswer::Refused {
-                            guard.machine.handle_refused(stray.pid);
-                        }
+                        let answer = kernel.kill_stray(stray);
+                        guard.machine.handle_stray_killed(stray.pid, answer);
                     }
                     GuardOutput::KillMarked => {
                         let (found, refused) = kernel.kill_marked();

@@ -114,3 +114,8 @@ fn a_health_check_of_which_no_guard_hears_is_caught() {
 fn a_health_check_that_begins_while_there_is_no_guard_is_caught() {
     is_caught(Flaw::ChecksDoNotWait, &["has not heard of it"]);
 }
+
+#[test]
+fn a_program_that_is_killed_though_it_had_ended_is_caught() {
+    is_caught(Flaw::KillsBeforeLooking, &["ended by itself ended with its term"]);
+}

@@ -100,10 +100,10 @@ fn make_room(text: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// The longest string that a request may make. One from a file was allowed when it first ran, and
-/// the setting may be another by now: then only what no setting allows is refused.
+/// The longest string that a request may make. One from a file or of the primary was allowed when
+/// it first ran, where the setting may be another: then only what no setting allows is refused.
 pub(in crate::commands) fn string_max(cx: &Context<'_>) -> usize {
-    match cx.session.has(session_flag::LOADER) {
+    match cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK) {
         true => REQUEST_MAX as usize,
         false => cx.server.config.settings().clients.bulk_max as usize,
     }

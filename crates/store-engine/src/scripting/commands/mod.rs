@@ -315,6 +315,12 @@ fn kill(cx: &mut Context<'_>, kind: ScriptKind) -> CommandResult {
     let Some(running) = cx.server.scripting.running.as_mut() else {
         return Err(CommandError::text("NOTBUSY No scripts in execution right now."));
     };
+    if running.is_of_primary {
+        return Err(CommandError::text(
+            "UNKILLABLE The busy script was sent by a master instance in the context of \
+             replication and cannot be killed.",
+        ));
+    }
     if running.has_written {
         return Err(CommandError::text(
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You \

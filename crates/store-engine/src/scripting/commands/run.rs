@@ -18,6 +18,7 @@ use crate::eviction;
 use crate::gate;
 use crate::keyspace::changes::Audience;
 use crate::migration;
+use crate::persistence::load::LoadFailure;
 use crate::registry::RowId;
 use crate::scripting::{RunningScript, ScriptKind};
 use crate::session::session_flag;
@@ -98,6 +99,11 @@ pub(super) fn run(
     cx.select(db);
     if let Some(ScriptOutcome::Failed { .. } | ScriptOutcome::Killed) = outcome {
         cx.server.registry.stats_mut(cx.row).failed += 1;
+        if cx.session.has(session_flag::PRIMARY_LINK) {
+            let line = String::from_utf8_lossy(&reply.bytes()[reply_start..]);
+            let failure = LoadFailure::Refused(line.trim().to_owned());
+            cx.server.persistence.load_failure.get_or_insert(failure);
+        }
     }
     if let Some(ScriptOutcome::Failed { counted: false } | ScriptOutcome::Killed) = outcome {
         let line = reply.bytes()[reply_start..].strip_prefix(b"-").unwrap_or_default();
@@ -123,6 +129,7 @@ fn begin(cx: &mut Context<'_>, request: Request<'_>, kind: ScriptKind) -> Runnin
         started_at_us,
         seen_at_us: started_at_us.unwrap_or_default(),
         has_written: false,
+        is_of_primary: cx.session.has(session_flag::PRIMARY_LINK),
         is_killed: false,
         audience: Some(Audience::All),
         protocol: cx.session.protocol,

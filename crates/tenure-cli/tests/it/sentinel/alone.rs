@@ -98,7 +98,9 @@ fn a_failover_is_told_on_channels_and_to_scripts_with_their_limits() {
 fn logins_are_used_at_servers_and_asked_for_by_the_sentinel() {
     let users = ["--requirepass", "server", "--masterauth", "server"];
     let primary = RedisServer::builder().password("server").args(users).start();
-    let lines = monitor(&primary, "sentinel auth-pass main wrong\nrequirepass \"of sentinels\"\n");
+    let lines = "sentinel auth-pass main wrong\nrequirepass \"of sentinels\"\n\
+        user limited on >narrow +sentinel|masters\n";
+    let lines = monitor(&primary, lines);
     let sentinel = Sentinel::start_alone(&ServerProgram::own(), &lines, Some("of sentinels"));
     wait_until("a wrong password to be noticed", GENEROUS, || {
         sentinel.field("flags").contains("s_down")
@@ -109,9 +111,17 @@ fn logins_are_used_at_servers_and_asked_for_by_the_sentinel() {
     assert!(log.contains("+set") && !log.contains("auth-pass server"), "{log}");
 
     let port = sentinel.port().to_string();
-    let plain = Command::new("redis-cli").args(["-p", &port, "SENTINEL", "MASTERS"]).output();
-    let said = String::from_utf8(plain.unwrap().stdout).unwrap();
+    let says = |words: &[&str]| {
+        let output = Command::new("redis-cli").args(["-p", &port]).args(words).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let said = says(&["SENTINEL", "MASTERS"]);
     assert!(said.starts_with("NOAUTH"), "{said}");
+    let limited = ["--user", "limited", "--pass", "narrow", "--no-auth-warning", "SENTINEL"];
+    let said = says(&[&limited[..], &["MASTERS"]].concat());
+    assert!(said.contains("main"), "{said}");
+    let said = says(&[&limited[..], &["RESET", "main"]].concat());
+    assert!(said.starts_with("NOPERM"), "{said}");
 
     // Two that know each other's password find each other; a third with another does not get in.
     let peer = format!("{lines}sentinel sentinel-pass \"of sentinels\"\n");

@@ -2,6 +2,7 @@
 
 mod alone;
 mod failover;
+mod history;
 mod ordeal;
 mod rolling;
 mod shape;

@@ -14,7 +14,7 @@ const ID: &str = "dddddddddddddddddddddddddddddddddddddddd";
 const BASE: usize = 100;
 
 /// A request of the stream.
-fn request(words: &[&str]) -> String {
+pub(super) fn request(words: &[&str]) -> String {
     let args: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     format!("*{}\r\n{args}", words.len())
 }
@@ -44,7 +44,7 @@ fn stream() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-fn full_sync(stream: &mut TcpStream) {
+pub(super) fn full_sync(stream: &mut TcpStream) {
     let head = format!("+FULLRESYNC {ID} {BASE}\r\n${}\r\n", EMPTY_SNAPSHOT.len());
     let _ = stream.write_all(&[head.as_bytes(), EMPTY_SNAPSHOT].concat());
 }

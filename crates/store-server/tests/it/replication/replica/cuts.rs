@@ -201,3 +201,54 @@ fn a_replica_that_was_promoted_ends_cleanly_with_its_append_only_file() {
     assert_eq!(unknown, None);
     assert_eq!(start().fact("tenure_incarnation"), incarnation, "a clean end, and the same data");
 }
+
+/// What a kill leaves of a folder.
+fn copied(folder: &testkit::TempFolder) -> testkit::TempFolder {
+    let copy = testkit::TempFolder::create();
+    let from = format!("{}/.", folder.path().display());
+    let status = std::process::Command::new("cp").arg("-r").arg(from).arg(copy.path()).status();
+    assert!(status.unwrap().success());
+    copy
+}
+
+fn always(folder: &testkit::TempFolder, key_delay_us: &str) -> Ours {
+    Ours::start_with(|builder| {
+        builder
+            .setting("dir", folder.path().to_str().unwrap())
+            .setting("save", "")
+            .setting("appendonly", "yes")
+            .setting("appendfsync", "always")
+            .setting("rdb-key-save-delay", key_delay_us)
+    })
+}
+
+#[test]
+fn a_replica_promoted_before_its_new_file_counts_acknowledges_no_write_that_a_kill_loses() {
+    let theirs = primary();
+    theirs.cli(&["DEBUG", "POPULATE", "1000"]);
+    let folder = testkit::TempFolder::create();
+    let mut ours = always(&folder, "3000");
+    assert_eq!(ours.words("SET old 1"), ok());
+    ours.follow(theirs.port());
+    ours.wait_for("master_link_status", "up");
+    assert_eq!(ours.words("REPLICAOF NO ONE"), ok());
+    let is_refused = |reply: Reply| match reply {
+        Reply::Error(text) => text.contains("MISCONF The data came from a master"),
+        _ => false,
+    };
+    assert!(is_refused(ours.words("SET acked 1")));
+    assert!(is_refused(ours.ask(&["EVAL", "return redis.call('SET', 'acked', '1')", "0"])));
+    assert_eq!(ours.words("PING"), Reply::Simple("PONG".into()), "it is well");
+    let after = copied(&folder);
+    let mut killed = always(&after, "0");
+    assert_eq!(killed.words("DBSIZE"), Reply::Integer(0), "nothing from before the sync");
+    assert!(killed.has_logged("this server begins empty"));
+    // It passes by itself.
+    testkit::wait_until("a write", testkit::GENEROUS, || ours.words("SET acked 1") == ok());
+    let after = copied(&folder);
+    let mut killed = always(&after, "0");
+    assert_eq!(killed.words("GET acked"), Reply::Bulk(b"1".to_vec()));
+    assert_eq!(killed.words("DBSIZE"), Reply::Integer(1001));
+    let aside = folder.path().join("appendonlydir/appendonly.aof.manifest.superseded");
+    testkit::wait_until("the old files are gone", testkit::GENEROUS, || !aside.exists());
+}

@@ -7,6 +7,7 @@ mod cuts;
 mod diskless;
 mod follow;
 mod history;
+mod refused;
 mod rules;
 
 use std::sync::{Arc, Mutex};
