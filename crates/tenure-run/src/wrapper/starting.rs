@@ -90,7 +90,8 @@ impl Wrapper {
         let is_late = now >= program.deadline.kill_at;
         let was_killed = is_late && ending == Ending::Signalled(SIGKILL);
         program.is_cut_short |= was_killed || is_late && !program.has_executed;
-        let asked_at = program.asked_at;
+        // Asked in time, that is: a wrapper that did not run asks when nobody is left to hear it.
+        let asked_at = program.asked_at.filter(|asked_at| *asked_at < program.deadline.kill_at);
         let has_executed = program.has_executed;
         self.end(now);
         if was_killed && has_executed {
