@@ -104,7 +104,7 @@ fn misspelt_flags_and_commands_get_a_suggestion() {
 
 #[test]
 fn a_flag_of_another_command_is_not_offered_as_a_value() {
-    for words in [&["who", "job", "-v"][..], &["resume", "job", "--json"], &["status", "--id", "x"]]
+    for words in [&["who", "job", "-v"][..], &["resume", "job", "--tick"], &["status", "--id", "x"]]
     {
         let said = CommandOutput::of(plain_command(words));
         assert_eq!(said.code, 64, "{said:?}");
