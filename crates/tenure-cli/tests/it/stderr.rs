@@ -129,8 +129,9 @@ fn every_line_of_a_json_log_is_json() {
         let text = std::fs::read_to_string(&log).unwrap();
         text.rfind("health check failed with 1") > text.rfind("not contending")
     });
+    send(wrapper.pid(), Signal::STOP);
+    says("the wrapper did not act");
     wrapper.kill();
-    says("its wrapper has ended");
 
     let missing = stage.tenure(&[&json[..], &["--", "/nosuch"]].concat());
     assert!(missing.err.contains("there is no such program"), "{missing:?}");
