@@ -85,6 +85,58 @@ fn a_primary_that_went_before_it_told_its_new_history_leaves_only_offsets() {
     assert_eq!(chosen(story), 6380);
 }
 
+/// The primary restarts twice. 6381 is cut off with the first history; 6380 tells of the second one
+/// after the primary has told of the third, because nobody has told it yet that its link is gone.
+fn restarted_twice(is_second_told: bool) -> Story {
+    let mut story = Story::new("");
+    server(&mut story, 6381).offset = 461_665;
+    if is_second_told {
+        server(&mut story, SERVERS[0]).history = "second";
+        story.comes_back(SERVERS[0]);
+        story.pass(Duration::from_millis(300));
+    }
+    server(&mut story, SERVERS[0]).history = "third";
+    story.comes_back(SERVERS[0]);
+    story.pass(Duration::from_millis(300));
+    // It is gone again before it is asked once more.
+    story.silent.insert(SERVERS[0]);
+    server(&mut story, 6380).history = "second";
+    story.pass(Duration::from_secs(11));
+    story
+}
+
+#[test]
+fn a_replica_that_tells_of_a_history_which_the_primary_has_left_says_nothing_new() {
+    let mut story = restarted_twice(true);
+    server(&mut story, 6380).history = "third";
+    assert_eq!(chosen(story), 6380);
+}
+
+#[test]
+fn a_history_that_a_replica_has_left_for_the_newest_is_an_older_one() {
+    let mut story = restarted_twice(false);
+    // 6381 has come as far as 6380, and is cut off again.
+    server(&mut story, 6381).history = "second";
+    server(&mut story, 6380).history = "third";
+    assert_eq!(chosen(story), 6380);
+}
+
+#[test]
+fn where_two_histories_may_be_the_newest_a_replica_of_neither_comes_last() {
+    assert_eq!(chosen(restarted_twice(false)), 6380);
+}
+
+#[test]
+fn what_the_primary_tells_again_is_newer_than_what_a_replica_told_before() {
+    let mut story = restarted_twice(false);
+    story.comes_back(SERVERS[0]);
+    story.pass(Duration::from_secs(11));
+    let other = server(&mut story, 6381);
+    (other.history, other.is_link_up) = ("second", false);
+    server(&mut story, 6380).history = "third";
+    assert_eq!(chosen(story), 6380);
+}
+
 #[test]
 fn after_a_failover_the_history_of_the_new_primary_counts() {
     let mut story = Story::new("");
