@@ -27,8 +27,8 @@ pub(crate) struct History {
     asked_at: Moment,
     /// Those that it has left, the oldest first.
     left: VecDeque<String>,
-    /// Those that replicas got from it and that it has not told, the oldest first: it may have begun
-    /// one after it told, and died. With when they were asked.
+    /// Those that replicas got from it and that it has not told, the oldest first, with when they
+    /// were asked: it may have begun one after it told, and died.
     untold: VecDeque<(String, Moment)>,
 }
 
