@@ -31,6 +31,7 @@ mod hooks;
 mod journal;
 mod json;
 mod metrics;
+mod operate;
 mod paced;
 mod page;
 mod routes;

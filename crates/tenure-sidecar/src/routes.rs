@@ -19,7 +19,7 @@ use crate::terms::{TermRecord, terms};
 use crate::timestamp::Timestamp;
 use crate::view::{HealthStatus, Overview, Standby, health, resource, standby, whole_ms};
 use crate::watched::{HISTORY_READ_MAX, Own, Watched};
-use crate::{clock, events, metrics, page};
+use crate::{clock, events, metrics, operate, page};
 
 /// The largest body that a request may have, in bytes: a name fits many times.
 pub(crate) const BODY_LEN_MAX: usize = 16 * 1024;
@@ -44,6 +44,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/events", get(events::events))
         .route("/resign/{name}", post(resign))
         .route("/hand-over/{name}", post(hand_over))
+        .route("/pause/{name}", post(operate::pause))
+        .route("/resume/{name}", post(operate::resume))
+        .route("/ready/{name}", post(operate::ready))
         .route("/openapi.json", get(openapi))
         .merge(page::router())
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such route: see /openapi.json") })
@@ -64,7 +67,7 @@ pub(crate) fn problem(status: StatusCode, error: impl Into<String>) -> Response 
     (status, Json(Problem { error: error.into() })).into_response()
 }
 
-fn unknown(shared: &Shared, name: &str) -> Response {
+pub(crate) fn unknown(shared: &Shared, name: &str) -> Response {
     let known: Vec<&str> = shared.resources.iter().map(|watched| watched.name()).collect();
     let known = known.join(", ");
     problem(
@@ -74,7 +77,7 @@ fn unknown(shared: &Shared, name: &str) -> Response {
 }
 
 /// Answers about a moment must not be kept.
-fn fresh(response: impl IntoResponse) -> Response {
+pub(crate) fn fresh(response: impl IntoResponse) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], response).into_response()
 }
 
@@ -341,4 +344,34 @@ fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Respon
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
     fresh((status, Json(AskAnswer { outcome, why, leader })))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Each route with its method, as the source above registers them.
+    fn registered() -> BTreeSet<(String, String)> {
+        let (source, _) = include_str!("routes.rs").split_once("#[cfg(test)]").unwrap();
+        let routes = source.split(".route(\"").skip(1);
+        let read = |route: &str| {
+            let (path, rest) = route.split_once("\", ").unwrap();
+            let (method, _) = rest.split_once('(').unwrap();
+            (path.to_owned(), method.to_owned())
+        };
+        routes.map(read).collect()
+    }
+
+    #[test]
+    fn the_description_has_exactly_the_routes_that_there_are() {
+        let description: serde_json::Value =
+            serde_json::from_str(include_str!("openapi.json")).unwrap();
+        let mut described = BTreeSet::new();
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            for method in methods.as_object().unwrap().keys() {
+                described.insert((path.clone(), method.clone()));
+            }
+        }
+        assert_eq!(described, registered());
+    }
 }

