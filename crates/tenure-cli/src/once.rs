@@ -36,11 +36,11 @@ const BY_PEOPLE: &str = "check what it has done; without `--on-crash skip` it is
 
 /// Run a program once per tick, whichever instance comes first.
 ///
-/// A tick is a period by the store's clock (`--every`), a due time (`--cron`) or a name (`--tick`). When it was run before
-/// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for
-/// the outcome, and exits with 1 if the run failed. Ticks of one name never overlap: one that comes
-/// while another still runs is skipped, or waits its turn. Without a tick the program runs whenever
-/// nobody else runs it.
+/// A tick is a period by the store's clock (`--every`), a due time (`--cron`) or a name (`--tick`).
+/// When it was run before or runs elsewhere, this exits with 0 and says `skipped` on stderr; with
+/// `--wait` it waits for the outcome, and exits with 1 if the run failed. Ticks of one name never
+/// overlap: one that comes while another still runs is skipped, or waits its turn. Without a tick
+/// the program runs whenever nobody else runs it.
 ///
 /// If a runner crashes, its tick runs again by default, so a tick may begin twice. Exactly once
 /// needs a resource that checks TENURE_TOKEN.
@@ -48,7 +48,7 @@ const BY_PEOPLE: &str = "check what it has done; without `--on-crash skip` it is
 #[command(after_long_help = "\
 Examples:
   tenure once report --every 1h -- ./report
-  tenure once nightly --cron "0 3 * * *" --tz Europe/Berlin --wait -- ./nightly
+  tenure once nightly --cron '0 3 * * *' --tz Europe/Berlin --wait -- ./nightly
   tenure once migrate --tick 2026-11-15-users --wait -- ./migrate")]
 pub(crate) struct Arguments {
     /// Run once per period of this length, by the store's clock. Periods are counted from 1970 in
