@@ -36,11 +36,11 @@ const BY_PEOPLE: &str = "check what it has done; without `--on-crash skip` it is
 
 /// Run a program once per tick, whichever instance comes first.
 ///
-/// A tick is a period by the store's clock (`--every`) or a name (`--tick`). When it was run before
-/// or runs elsewhere, this exits with 0 and says `skipped` on stderr; with `--wait` it waits for
-/// the outcome, and exits with 1 if the run failed. Ticks of one name never overlap: one that comes
-/// while another still runs is skipped, or waits its turn. Without a tick the program runs whenever
-/// nobody else runs it.
+/// A tick is a period by the store's clock (`--every`), a due time (`--cron`) or a name (`--tick`).
+/// When it was run before or runs elsewhere, this exits with 0 and says `skipped` on stderr; with
+/// `--wait` it waits for the outcome, and exits with 1 if the run failed. Ticks of one name never
+/// overlap: one that comes while another still runs is skipped, or waits its turn. Without a tick
+/// the program runs whenever nobody else runs it.
 ///
 /// If a runner crashes, its tick runs again by default, so a tick may begin twice. Exactly once
 /// needs a resource that checks TENURE_TOKEN.
@@ -48,11 +48,20 @@ const BY_PEOPLE: &str = "check what it has done; without `--on-crash skip` it is
 #[command(after_long_help = "\
 Examples:
   tenure once report --every 1h -- ./report
+  tenure once nightly --cron '0 3 * * *' --tz Europe/Berlin --wait -- ./nightly
   tenure once migrate --tick 2026-11-15-users --wait -- ./migrate")]
 pub(crate) struct Arguments {
-    /// Run once per period of this length, by the store's clock.
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "tick")]
+    /// Run once per period of this length, by the store's clock. Periods are counted from 1970 in
+    /// UTC: `1d` begins at midnight UTC.
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["tick", "cron"])]
     every: Option<Duration>,
+    /// Run once per time that this cron expression names, by the store's clock: minute, hour, day,
+    /// month, day of the week. The latest time that has come is run, however late.
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "tick")]
+    cron: Option<String>,
+    /// The time zone of `--cron`, for example Europe/Berlin.
+    #[arg(long, value_name = "ZONE", requires = "cron", default_value = "UTC")]
+    tz: String,
     /// Run once under this name, for example the name of a migration.
     #[arg(long, value_name = "ID")]
     tick: Option<String>,
@@ -94,10 +103,18 @@ enum OnCrash {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     arguments.log.start();
     crate::run::require_descriptors()?;
-    if arguments.wait && arguments.every.is_none() && arguments.tick.is_none() {
-        let why = "--wait needs a tick whose outcome it waits for: add --every or --tick";
+    if arguments.wait
+        && arguments.every.is_none()
+        && arguments.cron.is_none()
+        && arguments.tick.is_none()
+    {
+        let why = "--wait needs a tick whose outcome it waits for: add --every, --cron or --tick";
         return Err(Failure::usage(why));
     }
+    let due = match &arguments.cron {
+        Some(expression) => Some(Tick::cron(expression, &arguments.tz)?),
+        None => None,
+    };
     let program = Program::find(arguments.command.clone())?;
     let name = &arguments.target.name;
     let loader = arguments.election.lay(arguments.target.loader()?, name);
@@ -108,7 +125,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let code = block_on(async {
         let signals = Signals::listen()?;
         let tenure = store_options::connect(config)?;
-        let job = job(&arguments, &tenure);
+        let job = job(&arguments, due, &tenure);
         let stop_signal = arguments.child.stop_signal;
         let supervisor = Supervisor::new(tenure.clone(), program, timing, stop_signal)?;
         let turn = Turn {
@@ -145,13 +162,16 @@ fn failure(tenure: &Tenure, error: tenure::Error) -> Failure {
     }
 }
 
-fn job(arguments: &Arguments, tenure: &Tenure) -> Job {
+fn job(arguments: &Arguments, due: Option<Tick>, tenure: &Tenure) -> Job {
     let mut job = tenure
         .job(&arguments.target.name)
         .keep_outcome(arguments.keep)
         .rerun_crashed(arguments.on_crash == OnCrash::Rerun);
     if let Some(period) = arguments.every {
         job = job.tick(Tick::every(period));
+    }
+    if let Some(due) = due {
+        job = job.tick(due);
     }
     if let Some(tick) = &arguments.tick {
         job = job.tick(Tick::named(tick));

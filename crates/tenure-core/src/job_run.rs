@@ -2,6 +2,8 @@
 //!
 //! A state machine that never waits: the caller asks, leads and works, and reports the results.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{Answer, LostWhy, Outcome, Request, TickId, TickOutcome, View};
@@ -32,7 +34,38 @@ pub enum JobTick {
     Known(TickId),
     /// The current period of this length; not zero.
     Every(Duration),
+    /// The latest of these times that has come.
+    Due(DueTimes),
 }
+
+/// The length of a "period" that stands for due times: the number is the time itself, in
+/// microseconds. Periods that people choose are longer, so the two never share a count.
+const DUE_UNIT: Duration = Duration::from_micros(1);
+
+/// The times at which a job is due, as a function: the latest that is not after the one given.
+#[derive(Clone)]
+pub struct DueTimes(Arc<dyn Fn(ServerTime) -> ServerTime + Send + Sync>);
+
+impl DueTimes {
+    /// The due times of which `latest` tells the latest one up to a time.
+    pub fn new(latest: impl Fn(ServerTime) -> ServerTime + Send + Sync + 'static) -> Self {
+        DueTimes(Arc::new(latest))
+    }
+}
+
+impl fmt::Debug for DueTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DueTimes")
+    }
+}
+
+impl PartialEq for DueTimes {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for DueTimes {}
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +160,9 @@ impl JobRun {
     pub fn look(&mut self) -> JobStep {
         match (&self.settings.tick, self.tick.clone()) {
             (_, Some(tick)) => self.ask(Request::TickLook { tick }),
-            (Some(JobTick::Every(_)), None) => self.ask(Request::Observe { members: false }),
+            (Some(JobTick::Every(_) | JobTick::Due(_)), None) => {
+                self.ask(Request::Observe { members: false })
+            }
             _ => JobStep::Lead,
         }
     }
@@ -264,7 +299,13 @@ impl JobRun {
 
     /// The period at a reading of the store's clock.
     fn period_at(&self, time: ServerTime) -> Option<TickId> {
-        let Some(JobTick::Every(period)) = &self.settings.tick else { return None };
+        let period = match &self.settings.tick {
+            Some(JobTick::Every(period)) => period,
+            Some(JobTick::Due(times)) => {
+                return Some(TickId::Period { number: times.0(time).0, period: DUE_UNIT });
+            }
+            _ => return None,
+        };
         let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
         let period = Duration::from_micros(micros);
         Some(TickId::Period { number: time.0 / micros, period })
@@ -329,6 +370,21 @@ mod tests {
         assert_eq!(run.handle_answer(answer(Outcome::Done), false), step);
         assert_eq!(run.look(), step);
         assert_eq!(run.tick(), Some(&tick));
+    }
+
+    #[test]
+    fn a_due_time_is_its_own_number_and_a_corrected_clock_takes_it_back() {
+        let hourly = DueTimes::new(|time| ServerTime(time.0 - time.0 % 3_000_000));
+        let mut run = run(Some(JobTick::Due(hourly)));
+        run.look();
+        let mut ahead = answer(Outcome::Done);
+        ahead.view.server_time = ServerTime(900_500_000);
+        run.handle_answer(ahead, false);
+        let due = |number| TickId::Period { number, period: DUE_UNIT };
+        assert_eq!(run.tick(), Some(&due(900_000_000)));
+        run.handle_answer(answer(Outcome::TickUnknown), false);
+        assert_eq!(run.tick(), Some(&due(6_000_000)));
+        assert_eq!(run.handle_answer(answer(Outcome::TickUnknown), false), JobStep::Lead);
     }
 
     #[test]

@@ -32,6 +32,8 @@ mod builder;
 mod client;
 mod clock;
 pub mod config;
+#[cfg(feature = "cron")]
+mod cron;
 mod deadlines;
 mod driver;
 mod election;

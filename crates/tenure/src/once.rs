@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// One occasion to run a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tick(JobTick);
+pub struct Tick(pub(crate) JobTick);
 
 impl Tick {
     /// The current period of this length by the store's clock: the same for all instances, whatever

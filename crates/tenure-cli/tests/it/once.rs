@@ -56,6 +56,22 @@ fn five_hundred_ticks_are_five_hundred_runs() {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }
 
+#[test]
+fn a_due_time_is_run_once_and_a_wrong_one_is_refused_with_its_field() {
+    let stage = Stage::on(Kind::Own);
+    // In no test's lifetime does a second such time come.
+    let words = ["once", "yearly", "--cron", "0 3 1 1 *", "--tz", "Europe/Berlin", "--"];
+    let run = || stage.tenure(&[&words[..], &["sh", "-c", "exit 7"]].concat());
+    assert_eq!(run().code, 7);
+    let again = run();
+    assert_eq!(again.code, 0, "{again:?}");
+    for (cron, zone, part) in [("0 25 * * *", "UTC", "field 2"), ("0 3 * * *", "Nowhere", "zone")] {
+        let said = stage.tenure(&["once", "x", "--cron", cron, "--tz", zone, "--", "true"]);
+        assert_eq!(said.code, 78, "{said:?}");
+        assert!(format!("{said:?}").contains(part), "{said:?}");
+    }
+}
+
 /// A file may say so for programs that beat; here nobody could.
 #[test]
 fn a_program_that_cannot_beat_is_not_asked_to() {

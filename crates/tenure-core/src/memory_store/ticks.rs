@@ -268,7 +268,7 @@ fn forget_series(fields: &mut BTreeMap<String, String>, written: &str, now: i64)
         return;
     }
     let is_over = |(field, lines): (&String, &String)| {
-        let period = number(field.strip_prefix("series:")?).filter(|period| *period > 0)?;
+        let period = number(field.strip_prefix("series:")?).filter(|period| *period > 1)?;
         let numbers = lines.split('\n').filter_map(|line| number(line.split_once(' ')?.0));
         let next = i128::from(numbers.max().unwrap_or(-1)) + 1;
         let ends = next * i128::from(period) + i128::from(SERIES_KEPT);
