@@ -50,7 +50,7 @@ pub struct Found {
     pub history: Vec<String>,
     /// The store's clock, or what [`Observed::now`] says.
     pub clock: ServerTime,
-    /// Which life of the store this is: another text after a fail-over or a restored backup. Has
+    /// Which life of the store this is: another text after a failover or a restored backup. Has
     /// letters, digits, dashes and dots.
     pub incarnation: String,
     /// When this life began, by the same clock.
@@ -182,7 +182,7 @@ struct Seen {
 
 impl Observed {
     /// The time of the resource, when the lease is found with `version`, written at `written` of
-    /// its own time; `heard_at` is the own clock when the answer came. A resource without a
+    /// its own time; `heard_at` is its own clock when the answer came. A resource without a
     /// lease begins with any time that grows, such as a wall clock's.
     pub fn now(
         &mut self,
