@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::protocol::{Answer, Hint, Request, TickId, Token};
-use tenure_core::{Event, Moment, StoreError};
+use tenure_core::swap::{Decision, Found};
+use tenure_core::{Event, Moment, ServerTime, StoreError};
 
 use crate::runner::WorkEnd;
 
@@ -126,6 +127,21 @@ pub(crate) enum Op {
         key: String,
         value: String,
     },
+    /// Of a store that can only compare and swap: read all of it.
+    Read,
+    /// The same: write what was decided, if the versions and the life are still the same.
+    Swap(Box<Swap>),
+}
+
+/// What was decided from what was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Swap {
+    pub(crate) decision: Decision,
+    pub(crate) incarnation: String,
+    /// The time by which it was decided.
+    pub(crate) clock: ServerTime,
+    /// Whether the versions are compared: only a flaw leaves that out.
+    pub(crate) compares: bool,
 }
 
 /// What a store replies.
@@ -133,5 +149,11 @@ pub(crate) enum Op {
 pub(crate) enum Reply {
     Answer(Answer),
     Value(Option<String>),
+    Found(Box<Found>),
+    /// What was decided is written.
+    Written {
+        answer: Answer,
+        swap: Box<Swap>,
+    },
     Done(bool),
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::quorum::HintCount;
+use tenure_core::swap::Observed;
 use tenure_core::timing::TTL_MIN;
 use tenure_core::{Failback, InstanceId, Settings, Timing, TimingSettings};
 
@@ -61,6 +62,8 @@ impl World<'_> {
         }
         place.asks.clear();
         place.rounds.clear();
+        place.swaps.clear();
+        place.observed = Observed::default();
         place.held.clear();
         let before = place.belief.take();
         let local = place.local(self.now);
@@ -105,6 +108,8 @@ impl World<'_> {
             held: Vec::new(),
             links: (0..self.climate.nodes).map(|node| Link::down(node, 0)).collect(),
             rounds: Vec::new(),
+            swaps: Vec::new(),
+            observed: Observed::default(),
             hints: self.quorum.map(HintCount::new),
             asks: Vec::new(),
             wake: 0,
@@ -133,6 +138,8 @@ impl World<'_> {
             *link = Link::down(node, link.epoch + 1);
         }
         place.rounds.clear();
+        place.swaps.clear();
+        place.observed = Observed::default();
         place.hints = hints;
         place.paused_until = 0;
         place.starved_until = 0;

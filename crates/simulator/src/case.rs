@@ -43,6 +43,17 @@ pub(crate) enum Replicas {
     Quorum,
     /// None: the slot of the resource lies on one of several nodes of a cluster, and moves.
     Slots,
+    /// None: a store that can only compare and swap, and has a clock.
+    Swapped,
+    /// The same without a clock: expiry is observed.
+    Observed,
+}
+
+impl Replicas {
+    /// Whether instances read, decide and write themselves.
+    pub(crate) fn is_swapped(self) -> bool {
+        matches!(self, Replicas::Swapped | Replicas::Observed)
+    }
 }
 
 /// What a store says about its past.

@@ -10,6 +10,7 @@ use crate::algorithm::{Op, Reply};
 use crate::case::History;
 use crate::clock::{Clock, Real};
 use crate::flaw::Flaw;
+use crate::swaps::{read, write};
 
 /// What the clock of a store shows when a world begins, in nanoseconds since 1970.
 pub(crate) const EPOCH: u64 = 1_700_000_000_000_000_000;
@@ -282,6 +283,23 @@ impl Cluster {
         let server_time = self.nodes[at].server_time(now);
         match op {
             Op::Call(request) => self.call((at, now, server_time), request, from, lags),
+            Op::Read => Executed {
+                reply: Reply::Found(Box::new(read(&self.nodes[at].store, server_time))),
+                hints: Vec::new(),
+                touched_other_term: false,
+            },
+            Op::Swap(swap) => {
+                let is_done = write(&mut self.nodes[at].store, server_time, swap);
+                let (reply, hints) = match is_done {
+                    true => {
+                        let decision = swap.decision.clone();
+                        let (answer, swap) = (decision.answer, swap.clone());
+                        (Reply::Written { answer, swap }, decision.hints)
+                    }
+                    false => (Reply::Done(false), Vec::new()),
+                };
+                Executed { reply, hints, touched_other_term: false }
+            }
             plain => Executed {
                 reply: execute_plain(&mut self.nodes[at].store, server_time, plain),
                 hints: Vec::new(),
@@ -390,14 +408,16 @@ fn execute_plain(store: &mut MemoryStore, now: ServerTime, op: &Op) -> Reply {
             let is_equal = store.get(now, key) == Some(value);
             Reply::Done(is_equal && store.delete(now, key))
         }
-        Op::Call(_) => unreachable!("calls of the protocol have their own way in"),
+        Op::Call(_) | Op::Read | Op::Swap(_) => {
+            unreachable!("calls of the protocol have their own way in")
+        }
     }
 }
 
 /// Whether an answer means that a term was granted.
 pub(crate) fn granted(reply: &Reply) -> Option<tenure_core::Token> {
     match reply {
-        Reply::Answer(answer) => match answer.outcome {
+        Reply::Answer(answer) | Reply::Written { answer, .. } => match answer.outcome {
             Outcome::Granted { token } => Some(token),
             _ => None,
         },

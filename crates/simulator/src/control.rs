@@ -133,6 +133,16 @@ pub const CONTROLS: &[Control] = &[
         .named("adopt-backwards", "quorum: a vacant node goes back to an earlier term"),
     flawed(Flaw::OldMarkVouches, Promise::P1, "quorum-own")
         .named("quorum-old-mark", "quorum of own stores: restored data counts as complete"),
+    flawed(Flaw::SwapUncompared, Promise::P1, "swap-wires")
+        .named("swap-uncompared", "compare and swap: written without comparing"),
+    flawed(Flaw::SwapComparesClocks, Promise::P1, "observed-mixture")
+        .named("swap-compares-clocks", "observed: a lease is held against the own clock"),
+    flawed(Flaw::SwapCountsOn, Promise::P1, "observed-mixture")
+        .named("swap-counts-on", "observed: a new version is not counted anew"),
+    flawed(Flaw::SwapKeepsToken, Promise::P2, "swap-mixture")
+        .named("swap-keeps-token", "compare and swap: tokens do not grow"),
+    flawed(Flaw::SwapSameLife, Promise::P1, "swap-restart")
+        .named("swap-same-life", "compare and swap: no quarantine in another life"),
 ];
 
 const fn rival(name: &'static str, kind: RivalKind, about: &'static str) -> Control {

@@ -105,6 +105,9 @@ impl World<'_> {
             (Some(quorum), Op::Call(request)) => {
                 self.begin_round(party, ask, (quorum, request, span(timeout)));
             }
+            (None, Op::Call(request)) if self.case.replicas.is_swapped() => {
+                self.begin_swap(party, ask, request);
+            }
             (_, op) => self.send(party, 0, (ask, 0), op),
         }
     }
@@ -133,6 +136,9 @@ impl World<'_> {
             reply.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::WrongNode);
         match self.quorum {
             Some(_) => self.advance_round(party, line, (ask, step), reply),
+            None if self.case.replicas.is_swapped() && line != NO_LINE => {
+                self.advance_swap(party, (ask, step), reply);
+            }
             None => self.finish_ask(party, ask, reply),
         }
         // A connection to a server that is not the primary is given up.
@@ -147,6 +153,7 @@ impl World<'_> {
         let place = &mut self.parties[party];
         let Some(at) = place.asks.iter().position(|pending| pending.ask == ask) else { return };
         let pending = place.asks.swap_remove(at);
+        place.swaps.retain(|open| open.ask != ask);
         self.permit(party, pending, &reply);
         self.note_party(party, || match &reply {
             Ok(reply) => format!("hears {ask}: {reply:?}"),

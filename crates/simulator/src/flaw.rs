@@ -90,6 +90,16 @@ pub enum Flaw {
     AdoptUnchecked,
     /// Quorum: a vacant node adopts a term although it knows a later one, or that it was closed.
     AdoptBackwards,
+    /// Compare and swap: what was decided is written whatever stands there by now.
+    SwapUncompared,
+    /// Compare and swap without a clock: each process goes by its own clock.
+    SwapComparesClocks,
+    /// The same: the time for which a version stayed is not counted anew when it changes.
+    SwapCountsOn,
+    /// Compare and swap: a term has the number of the term before.
+    SwapKeepsToken,
+    /// Compare and swap: another life of the store is taken for the same.
+    SwapSameLife,
 }
 
 impl Flaw {

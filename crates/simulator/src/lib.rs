@@ -38,6 +38,7 @@ mod rows;
 mod runner;
 mod store_fault;
 mod store_flaw;
+mod swaps;
 mod tick_judge;
 mod world;
 

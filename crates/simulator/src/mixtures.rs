@@ -121,3 +121,60 @@ pub(crate) const QUORUM_MIXTURE: &[(Fault, u32)] = &[
     (Fault::BeatsFail, 1),
     (Fault::RenewNow, 2),
 ];
+
+/// Compare and swap: what happens on the way.
+pub(crate) const SWAP_WIRES: &[(Fault, u32)] = &[
+    (Fault::Break, 3),
+    (Fault::CutOff, 3),
+    (Fault::CutReplies, 4),
+    (Fault::Slow, 6),
+    (Fault::Resign, 1),
+];
+
+/// Compare and swap: a fail-over, a restored backup, an empty store.
+pub(crate) const SWAP_RESTART: &[(Fault, u32)] = &[
+    (Fault::RestartOld, 3),
+    (Fault::RestartKept, 1),
+    (Fault::RestartEmpty, 1),
+    (Fault::Pause, 2),
+    (Fault::Crash, 2),
+    (Fault::CutOff, 3),
+    (Fault::Resign, 1),
+];
+
+/// Compare and swap: everything that can happen to processes, wires and the store.
+pub(crate) const SWAP_MIXTURE: &[(Fault, u32)] = &[
+    (Fault::RestartOld, 1),
+    (Fault::RestartKept, 1),
+    (Fault::ServerPause, 1),
+    (Fault::ClockRate, 2),
+    (Fault::Suspend, 1),
+    (Fault::Pause, 3),
+    (Fault::Crash, 3),
+    (Fault::Stop, 1),
+    (Fault::Break, 2),
+    (Fault::CutOff, 2),
+    (Fault::CutReplies, 2),
+    (Fault::Slow, 2),
+    (Fault::Resign, 2),
+    (Fault::HandOver, 2),
+];
+
+/// The same where nobody asks the store for the time: its clock may do anything.
+pub(crate) const OBSERVED_MIXTURE: &[(Fault, u32)] = &[
+    (Fault::RestartKept, 1),
+    (Fault::ServerPause, 1),
+    (Fault::ServerClockForward, 2),
+    (Fault::ServerClockBack, 1),
+    (Fault::ClockRate, 2),
+    (Fault::Suspend, 1),
+    (Fault::Pause, 3),
+    (Fault::Crash, 2),
+    (Fault::Stop, 1),
+    (Fault::Break, 1),
+    (Fault::CutOff, 2),
+    (Fault::CutReplies, 2),
+    (Fault::Slow, 2),
+    (Fault::Resign, 2),
+    (Fault::HandOver, 1),
+];

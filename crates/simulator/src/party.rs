@@ -1,7 +1,8 @@
 //! One process in a world: its host's clock, its connection, its work.
 
-use tenure_core::protocol::{Answer, TickId, Token};
+use tenure_core::protocol::{Answer, Request, TickId, Token};
 use tenure_core::quorum::{HintCount, Round};
+use tenure_core::swap::Observed;
 use tenure_core::{Moment, Timing};
 
 use crate::algorithm::{Algorithm, Belief};
@@ -29,6 +30,10 @@ pub(crate) struct Party {
     pub(crate) links: Vec<Link>,
     /// What several nodes are asked together.
     pub(crate) rounds: Vec<OpenRound>,
+    /// What is being read, decided and written, where the store can only compare and swap.
+    pub(crate) swaps: Vec<OpenSwap>,
+    /// How long versions stayed, where such a store has no clock.
+    pub(crate) observed: Observed,
     /// Which hints enough nodes gave, where several decide.
     pub(crate) hints: Option<HintCount>,
     /// Requests that still wait for their one reply.
@@ -62,6 +67,16 @@ pub(crate) struct OpenRound {
     pub(crate) round: Round,
     /// What each node answered last, for flaws that make something else of it.
     pub(crate) last: Vec<Option<Answer>>,
+}
+
+/// A request to a store that can only compare and swap, under way.
+#[derive(Debug)]
+pub(crate) struct OpenSwap {
+    pub(crate) ask: u64,
+    pub(crate) step: u32,
+    pub(crate) request: Request,
+    /// When what was read came.
+    pub(crate) read_at: Moment,
 }
 
 /// What is done in the name of a term.

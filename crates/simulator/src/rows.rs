@@ -2,7 +2,10 @@
 
 use crate::case::{Case, Replicas, Wires, row};
 use crate::fault::Fault;
-use crate::mixtures::{MIXTURE, NODES, PEOPLE, QUORUM_MIXTURE, STRICT_MIXTURE};
+use crate::mixtures::{
+    MIXTURE, NODES, OBSERVED_MIXTURE, PEOPLE, QUORUM_MIXTURE, STRICT_MIXTURE, SWAP_MIXTURE,
+    SWAP_RESTART, SWAP_WIRES,
+};
 use crate::nodes::NodeFault;
 use crate::promise::Promise;
 
@@ -413,6 +416,30 @@ pub const CASES: &[Case] = &[
         .store(Replicas::Quorum),
     row("quorum-mixture", "quorum: everything at once, on a minority of the nodes", QUORUM_MIXTURE)
         .store(Replicas::Quorum),
+    row(
+        "swap-wires",
+        "compare and swap: loss, delay beyond the lease, copies, broken connections",
+        SWAP_WIRES,
+    )
+    .wires(Wires::Bad)
+    .store(Replicas::Swapped),
+    row("swap-restart", "compare and swap: the store restarts, with older data too", SWAP_RESTART)
+        .store(Replicas::Swapped),
+    row("swap-mixture", "compare and swap: everything at once", SWAP_MIXTURE)
+        .store(Replicas::Swapped),
+    row(
+        "observed-wires",
+        "compare and swap without a clock: loss, delay, copies, broken connections",
+        SWAP_WIRES,
+    )
+    .wires(Wires::Bad)
+    .store(Replicas::Observed),
+    row(
+        "observed-mixture",
+        "compare and swap without a clock: everything at once",
+        OBSERVED_MIXTURE,
+    )
+    .store(Replicas::Observed),
     row(
         "quorum-exposed",
         "quorum: a clock of a minority jumps while a renewal has not reached the others",

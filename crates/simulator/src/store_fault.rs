@@ -144,7 +144,11 @@ impl World<'_> {
             self.cluster.keep_on_disk();
         }
         let count = match self.case.replicas {
-            Replicas::None | Replicas::Quorum | Replicas::Slots => 0,
+            Replicas::None
+            | Replicas::Quorum
+            | Replicas::Slots
+            | Replicas::Swapped
+            | Replicas::Observed => 0,
             Replicas::Lagging => 1,
             Replicas::Confirming => self.climate.replicas,
         };

@@ -18,6 +18,7 @@ mod random;
 pub mod record_text;
 mod settings;
 mod store_error;
+pub mod swap;
 pub mod text;
 pub mod timing;
 

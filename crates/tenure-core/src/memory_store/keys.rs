@@ -135,6 +135,16 @@ impl Keys {
         self.entries.clear();
     }
 
+    /// Every key, those that have ended too.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&String, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// Puts a key back as it was.
+    pub(super) fn put(&mut self, key: String, entry: Entry) {
+        self.entries.insert(key, entry);
+    }
+
     pub(super) fn iter(&self, now: ServerTime) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter().filter(move |(_, entry)| !entry.is_expired(now))
     }

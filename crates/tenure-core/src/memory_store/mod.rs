@@ -31,6 +31,7 @@ mod lease;
 mod life;
 mod members;
 mod operate;
+mod portable;
 mod raw;
 mod record;
 mod step;
@@ -48,6 +49,7 @@ use crate::{InstanceId, Resource, ServerTime, StoreError};
 
 use keys::{Keys, Value};
 pub use life::Life;
+pub(crate) use portable::Part;
 pub use raw::{Fingerprint, ForeignCommand, ForeignValue, Shown};
 pub use record::FIELDS;
 use record::Field;
