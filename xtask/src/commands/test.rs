@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
+mod newer;
 mod steps;
 mod tools;
 
@@ -16,6 +17,9 @@ Runs its steps in order and stops at the first that fails.
 
   --list         list the steps
   --only NAME    run this step only; may be given again
+  --newer-than COMMIT [FILTERSET]
+                 run only the tests that COMMIT did not have (and that the filterset of
+                 cargo-nextest chooses), and print how long they took, per crate
 
 It needs the Rust toolchain with rustfmt and clippy, redis-server and redis-cli. Where apt-get is
 there and may be used (as root, or by sudo without a password), missing programs are installed;
@@ -31,6 +35,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
             }
             return Ok(());
         }
+        Wish::Newer { commit, filterset } => return newer::run(&commit, &filterset),
         Wish::Run(steps) => steps,
     };
     let started_at = Instant::now();
@@ -51,6 +56,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
 
 enum Wish {
     List,
+    Newer { commit: String, filterset: String },
     Run(Vec<&'static Step>),
 }
 
@@ -64,6 +70,14 @@ impl Wish {
                 "--only" => {
                     let name = words.next().map_or("", String::as_str);
                     chosen.push(step(name)?);
+                }
+                "--newer-than" => {
+                    let mut rest = words.by_ref().cloned();
+                    let commit = rest.next().ok_or_else(|| {
+                        Failure::Usage("test: --newer-than needs a commit".to_owned())
+                    })?;
+                    let filterset = rest.next().unwrap_or_else(|| "all()".to_owned());
+                    return Ok(Self::Newer { commit, filterset });
                 }
                 other => return Err(Failure::Usage(format!("test: unknown word {other:?}"))),
             }
@@ -96,6 +110,11 @@ mod tests {
         let names: Vec<_> = some.iter().map(|step| step.name).collect();
         assert_eq!(names, ["lint", "format"]);
         assert!(matches!(parse(&["--list"]), Ok(Wish::List)));
+        let Wish::Newer { commit, filterset } = parse(&["--newer-than", "v1"]).unwrap() else {
+            panic!("it runs all")
+        };
+        assert_eq!((commit.as_str(), filterset.as_str()), ("v1", "all()"));
+        assert!(parse(&["--newer-than"]).is_err());
     }
 
     #[test]

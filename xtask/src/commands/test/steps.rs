@@ -38,7 +38,7 @@ fn lint() -> Result<(), Failure> {
 
 /// The same change gets the same verdict: tests that draw random numbers draw these, unless the
 /// caller chose others. Fresh ones are drawn by single test runs, `simulate` and `compat`.
-const SEED: &str = "7";
+pub(super) const SEED: &str = "7";
 
 fn tests() -> Result<(), Failure> {
     let words: &[&str] = match tools::is_there(&["cargo", "nextest", "--version"]) {
@@ -52,13 +52,16 @@ fn tests() -> Result<(), Failure> {
     run_side_by_side(command)
 }
 
-/// Most tests wait for a lease to end rather than compute, so there are twice as many of them at a
-/// time as processors.
 fn run_side_by_side(mut command: Command) -> Result<(), Failure> {
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (2 * processors).to_string();
+    let threads = tests_at_a_time().to_string();
     set_unless_chosen(&mut command, "NEXTEST_TEST_THREADS", &threads);
     tools::succeed(command)
+}
+
+/// Most tests wait for a lease to end rather than compute, so there are four times as many of them
+/// at a time as processors. `.config/nextest.toml` counts those that compute twice.
+pub(super) fn tests_at_a_time() -> usize {
+    4 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 fn set_unless_chosen(command: &mut Command, name: &str, value: &str) {
