@@ -8,6 +8,10 @@
 //! Where the store has a clock, `Found::clock` has its reading. Where it has none, expiry is
 //! *observed* ([`Observed`]): time goes on only as far as this process saw a version stay.
 //!
+//! Not covered yet: on a store without a clock, a restored backup takes its time back and with it
+//! tokens that were granted since. With a clock, the same needs older data and a clock that was set
+//! back. The simulator's rows leave both out, so an adapter must not promise growing tokens there.
+//!
 //! ```
 //! # use std::time::Duration;
 //! # use tenure_core::protocol::{Call, Outcome, Request};
