@@ -104,6 +104,11 @@ impl Tenure {
         Ok(wait(self.inner.try_acquire(name))?.map(|inner| Term { inner }))
     }
 
+    /// The lock called `name`; see [`crate::Tenure::lock`].
+    pub fn lock(&self, name: &str) -> Lock {
+        Lock { inner: self.inner.lock(name) }
+    }
+
     /// Whether this instance leads `name` now. No I/O.
     pub fn is_leader(&self, name: &str) -> bool {
         self.inner.is_leader(name)
@@ -396,5 +401,76 @@ impl Term {
     /// Hands over to the member called `to`, and waits until it leads.
     pub fn hand_over(self, to: &str) -> Result<InstanceId, Error> {
         wait(self.inner.hand_over(to))
+    }
+}
+
+/// A lock whose calls block; see [`crate::Lock`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is held before `try_acquire` or `acquire`"]
+pub struct Lock {
+    inner: crate::Lock,
+}
+
+impl Lock {
+    /// Tries once; see [`crate::Lock::try_acquire`].
+    pub fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
+        Ok(wait(self.inner.try_acquire())?.map(|inner| LockGuard { inner }))
+    }
+
+    /// Waits for as long as it takes.
+    pub fn acquire(&self) -> Result<LockGuard, Error> {
+        wait(self.inner.acquire()).map(|inner| LockGuard { inner })
+    }
+
+    /// Waits for at most `limit`.
+    pub fn acquire_within(&self, limit: Duration) -> Result<LockGuard, Error> {
+        wait(self.inner.acquire_within(limit)).map(|inner| LockGuard { inner })
+    }
+}
+
+impl From<crate::Lock> for Lock {
+    fn from(inner: crate::Lock) -> Self {
+        Lock { inner }
+    }
+}
+
+/// A lock that is held; see [`crate::LockGuard`].
+#[derive(Debug)]
+pub struct LockGuard {
+    inner: crate::LockGuard,
+}
+
+impl LockGuard {
+    /// The number of this hold. Send it with every write.
+    pub fn token(&self) -> Token {
+        self.inner.token()
+    }
+
+    /// Whether it is held now and may be acted on. No I/O: check this often.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.inner.is_held()
+    }
+
+    /// How long it may still be acted on unless it is renewed.
+    pub fn remaining(&self) -> Duration {
+        self.inner.remaining()
+    }
+
+    /// Why it was lost, once it was.
+    pub fn lost_because(&self) -> Option<Reason> {
+        self.inner.lost_because()
+    }
+
+    /// Returns whether at least `least` is left of the lease. Renews it once if it is not.
+    #[must_use]
+    pub fn ensure(&self, least: Duration) -> bool {
+        wait(self.inner.ensure(least))
+    }
+
+    /// Releases the lock and waits until the store has been told; fails if it was released before,
+    /// or lost.
+    pub fn release(&mut self) -> Result<(), Error> {
+        wait(self.inner.release())
     }
 }

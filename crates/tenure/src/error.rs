@@ -45,6 +45,24 @@ pub enum Error {
         /// The resource.
         name: String,
     },
+    /// This client holds that lock already, waits for it, or leads the election of that name.
+    #[error(
+        "this client holds or waits for {name:?} already: a lock cannot be taken twice; share the \
+         guard, or release it first"
+    )]
+    AlreadyHeld {
+        /// The lock.
+        name: String,
+    },
+    /// The lock was released or lost before.
+    #[error(
+        "the lock {name:?} is not held any more: it was released before, or lost, and another may \
+         have worked since"
+    )]
+    NotHeld {
+        /// The lock.
+        name: String,
+    },
     /// The election has been stopped, so this instance will not lead again.
     #[error("the election {name:?} was stopped: start it again to take part")]
     Stopped {

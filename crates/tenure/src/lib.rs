@@ -18,9 +18,9 @@
 //!
 //! The main types: a [`Tenure`] is the client, made by a [`TenureBuilder`]. An [`Election`] is a
 //! handle on the election for one resource, made by an [`ElectionBuilder`]. A [`Term`] is the guard
-//! that work holds while it leads. An [`Observer`] only reads, a [`Job`] runs once, [`testing`]
-//! holds elections in memory with a clock that the test moves, and [`blocking`] is for programs
-//! without an async runtime.
+//! that work holds while it leads. An [`Observer`] only reads, a [`Job`] runs once, a [`Lock`] is
+//! held for a while, [`testing`] holds elections in memory with a clock that the test moves, and
+//! [`blocking`] is for programs without an async runtime.
 //!
 //! The library needs no particular runtime: a client has a thread of its own, and its futures can
 //! be awaited anywhere.
@@ -44,6 +44,7 @@ mod fork;
 mod identity;
 pub mod leader_only;
 mod listener;
+mod lock;
 mod memory;
 mod observe;
 mod once;
@@ -60,6 +61,7 @@ pub use election::{Election, ElectionBuilder, OnLoss};
 pub use error::Error;
 pub use events::{Events, Lagged};
 pub use listener::ListenerHandle;
+pub use lock::{Lock, LockGuard};
 pub use memory::MemoryBackend;
 pub use observe::{Changes, Leadership, Observation, Observer, Vacancy};
 pub use once::{Job, NotStarted, OnceOutcome, Tick};

@@ -16,6 +16,7 @@ mod fence;
 mod leader_only;
 mod lifecycle;
 mod listeners;
+mod lock;
 mod looking_on;
 mod memory;
 mod once;

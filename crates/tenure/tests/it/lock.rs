@@ -1,0 +1,113 @@
+//! Locks: the same story on every kind of store, and what is refused in words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::{Error, LockGuard, MemoryBackend, Reason, Tenure, blocking};
+use testkit::{ClusterGroup, GENEROUS, RedisServer, SentinelGroup};
+
+const NAME: &str = "invoices";
+const TTL: Duration = Duration::from_secs(3);
+
+async fn client(url: &str, name: &str) -> Tenure {
+    Tenure::builder().instance(name).store(url).ttl(TTL).connect().await.unwrap()
+}
+
+async fn acquire(tenure: &Tenure) -> LockGuard {
+    tenure.lock(NAME).fresh_store(true).acquire_within(GENEROUS).await.unwrap()
+}
+
+/// One holds, another is refused, waits in vain, and gets it as soon as it is released.
+async fn is_held_by_one_and_passed_on(url: &str) {
+    let (ada, bob) = (client(url, "ada").await, client(url, "bob").await);
+    let mut held = acquire(&ada).await;
+    assert!(held.is_held() && held.remaining() > Duration::ZERO);
+    assert!(bob.lock(NAME).try_acquire().await.unwrap().is_none());
+    let short = Duration::from_millis(50);
+    let late = bob.lock(NAME).acquire_within(short).await.unwrap_err();
+    assert!(matches!(late, Error::TimedOut { what: "the grant of the lock", .. }), "{late}");
+
+    let lock = bob.lock(NAME);
+    let waiting = tokio::spawn(async move { lock.acquire_within(GENEROUS).await });
+    held.release().await.unwrap();
+    assert!(!held.is_held() && held.remaining() == Duration::ZERO);
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.token() > held.token(), "{next:?} after {held:?}");
+    assert_eq!(next.resource().name(), NAME);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_one_server() {
+    is_held_by_one_and_passed_on(&RedisServer::start().url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_sentinels() {
+    is_held_by_one_and_passed_on(&SentinelGroup::start(1).url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_cluster() {
+    is_held_by_one_and_passed_on(&ClusterGroup::start().url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_quorum() {
+    let nodes = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+    let hosts: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    is_held_by_one_and_passed_on(&format!("redis+quorum://{}", hosts.join(","))).await;
+}
+
+#[tokio::test]
+async fn a_lock_is_refused_to_who_holds_it_and_released_only_once() {
+    let store = Arc::new(MemoryBackend::new());
+    let tenure = Tenure::builder().backend(store).connect().await.unwrap();
+    let mut held = acquire(&tenure).await;
+    for again in [
+        tenure.lock(NAME).try_acquire().await.map(|_| ()),
+        tenure.lock(NAME).acquire_within(GENEROUS).await.map(|_| ()),
+    ] {
+        let error = again.unwrap_err();
+        assert!(matches!(&error, Error::AlreadyHeld { name } if name == NAME), "{error}");
+    }
+    held.release().await.unwrap();
+    let twice = held.release().await.unwrap_err();
+    assert!(matches!(&twice, Error::NotHeld { name } if name == NAME), "{twice}");
+    assert!(!held.ensure(Duration::ZERO).await);
+    held.wait_until_lost().await;
+    // The lock itself can be used again, and dropping the guard is enough.
+    drop(acquire(&tenure).await);
+    acquire(&tenure).await.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_key_is_deleted_is_told_and_takes_nothing_from_the_next() {
+    let server = RedisServer::start();
+    let (ada, bob) = (client(&server.url(), "ada").await, client(&server.url(), "bob").await);
+    let mut held = acquire(&ada).await;
+    let key = format!("tenure:{NAME}");
+    // Somebody deletes the key by hand: the next renewal learns of it.
+    server.cli(&["DEL", &key]);
+    tokio::time::timeout(GENEROUS, held.wait_until_lost()).await.expect("it is told");
+    assert!(!held.is_held());
+    assert!(held.lost_because().is_some_and(|reason| reason != Reason::Resigned), "{held:?}");
+    let next = bob.lock(NAME).acquire_within(GENEROUS).await.unwrap();
+    assert!(next.token() > held.token());
+    assert!(matches!(held.release().await, Err(Error::NotHeld { .. })));
+    assert!(next.is_held(), "a late release takes nothing from the next holder");
+}
+
+#[test]
+fn a_program_without_a_runtime_can_lock() {
+    let store = Arc::new(MemoryBackend::new());
+    let [ada, bob] = ["ada", "bob"].map(|name| {
+        let builder = Tenure::builder().instance(name).backend(store.clone());
+        blocking::Tenure::new(builder).unwrap()
+    });
+    let mut held = ada.lock(NAME).acquire_within(GENEROUS).unwrap();
+    assert!(bob.lock(NAME).try_acquire().unwrap().is_none());
+    assert!(held.is_held() && held.ensure(Duration::ZERO) && held.lost_because().is_none());
+    held.release().unwrap();
+    let next = bob.lock(NAME).acquire().unwrap();
+    assert!(next.token() > held.token() && next.remaining() > Duration::ZERO);
+}
