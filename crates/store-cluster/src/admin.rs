@@ -90,6 +90,9 @@ pub enum AdminError {
     /// SET-CONFIG-EPOCH of one that no other node would believe.
     #[error("Invalid config epoch specified: {0}")]
     BadEpoch(u64),
+    /// SETSLOT or FAILOVER while nodes.conf cannot be written.
+    #[error("nodes.conf cannot be written: nothing was changed")]
+    Unsaved,
     /// MEET of an address that cannot be one, or with a full table.
     #[error("Invalid node address specified: {0}:{1}")]
     BadAddress(String, u16),
@@ -154,10 +157,8 @@ impl Cluster {
             return Err(AdminError::SlotBusy(slot));
         }
         let me = self.me;
-        for slot in slots.iter() {
-            self.importing.remove(&slot);
-            self.set_owner(slot, Some(me));
-        }
+        self.importing.retain(|slot, _| !slots.contains(*slot));
+        self.set_owners(slots, Some(me));
         self.save(Save::First);
         self.update_state();
         self.finish();
@@ -170,7 +171,7 @@ impl Cluster {
         if let Some(slot) = slots.iter().find(|slot| self.owner(*slot).is_none()) {
             return Err(AdminError::SlotUnassigned(slot));
         }
-        slots.iter().for_each(|slot| _ = self.set_owner(slot, None));
+        self.set_owners(slots, None);
         self.save(Save::First);
         self.update_state();
         self.finish();
@@ -188,6 +189,9 @@ impl Cluster {
         self.now = now;
         if !self.me().is_master() {
             return Err(AdminError::OnlyMasters);
+        }
+        if !self.can_promise() {
+            return Err(AdminError::Unsaved);
         }
         match change {
             SlotChange::Migrating(to) => {
@@ -272,6 +276,8 @@ impl Cluster {
         }
         self.follow(master);
         self.update_state();
+        // Named again, the master is tried again, if the data leaves it alone.
+        self.tell_role_again();
         self.finish();
         Ok(())
     }
@@ -281,6 +287,9 @@ impl Cluster {
         self.now = now;
         if self.me().is_master() {
             return Err(AdminError::FailoverOfMaster);
+        }
+        if !self.can_promise() {
+            return Err(AdminError::Unsaved);
         }
         let master = self.me().master.ok_or(AdminError::MasterUnknown)?;
         let node = &self.nodes[master];
@@ -326,12 +335,13 @@ impl Cluster {
         self.importing.clear();
         self.migrating.clear();
         self.forget_releases();
-        (0..SLOT_COUNT).for_each(|slot| _ = self.set_owner(slot, None));
+        self.set_owners(&SlotSet::of(0..SLOT_COUNT), None);
         let others: Vec<_> = self.nodes.iter().map(|(index, _)| index).collect();
         others.into_iter().filter(|index| *index != me).for_each(|index| self.remove_node(index));
         self.forgotten.clear();
         if let Some(id) = new_id {
             (self.current_epoch, self.last_vote_epoch) = (0, 0);
+            self.voted_for = None;
             self.me_mut().config_epoch = 0;
             self.nodes.rename(me, id);
         }

@@ -96,12 +96,12 @@ impl Cluster {
     /// A slot comes from `from`: its keys here count from now on.
     pub(crate) fn import(&mut self, slot: u16, from: NodeIndex) {
         self.importing.insert(slot, from);
-        self.forget_release(slot);
+        self.forget_release(&SlotSet::of([slot]));
     }
 
-    pub(crate) fn forget_release(&mut self, slot: u16) {
-        self.released.remove(slot);
-        self.outdated.remove(&slot);
+    pub(crate) fn forget_release(&mut self, slots: &SlotSet) {
+        self.released.remove_all(slots);
+        self.outdated.retain(|slot| !slots.contains(*slot));
     }
 
     pub(crate) fn forget_releases(&mut self) {
@@ -118,6 +118,7 @@ impl Cluster {
         let slots = SlotSet::of(self.outdated.iter().filter(is_theirs).copied());
         if !slots.is_empty() {
             self.outdated.retain(|slot| !slots.contains(*slot));
+            let slots = Box::new(slots);
             self.log(Event::OutdatedKeys { slots: slots.clone(), owner: self.nodes[owner].id });
             self.output(Output::DropSlots(slots));
         }

@@ -9,95 +9,78 @@ use crate::node::NodeIndex;
 use crate::output::{Event, Output};
 use crate::slots::SlotSet;
 
-/// What changed hands by one message.
-#[derive(Debug, Default)]
-struct Taken {
-    /// Slots of mine.
-    lost: SlotSet,
-    /// Slots of mine or of my master.
-    from_shard: usize,
-}
-
 impl Cluster {
-    /// `sender`, a master, claims `slots` with `epoch`.
+    /// `sender`, a master, claims `slots` with `epoch`, as it says or somebody says of it.
     pub(crate) fn weigh_claims(&mut self, sender: NodeIndex, epoch: u64, slots: &Arc<SlotSet>) {
         let shard = self.me().master.unwrap_or(self.me);
-        let had_slots = self.nodes[shard].slot_count > 0;
-        let mut taken = Taken::default();
-        for slot in slots.iter() {
-            if self.takes(sender, epoch, slot) {
-                self.take_slot(sender, slot, shard, &mut taken);
-            }
+        let (had, own) = (&self.nodes[shard].slots, &self.nodes[sender].slots);
+        let (had, own) = (Arc::clone(had), Arc::clone(own));
+        self.unclaimed.remove_all(&slots.both(&own));
+        let news = slots.without(&own);
+        let taken = SlotSet::of(news.iter().filter(|slot| self.takes(epoch, *slot)));
+        let from_shard = taken.both(&had);
+        if !taken.is_empty() {
+            self.take_slots(sender, &taken, &from_shard);
         }
-        self.mark_unclaimed(sender, slots);
         // Both have the same bits: one copy is enough.
         if self.nodes[sender].slots == *slots {
             self.nodes[sender].slots = Arc::clone(slots);
         }
-        let is_last = had_slots && self.nodes[shard].slot_count == 0 && taken.from_shard > 0;
-        let is_whole = slots.len() == taken.from_shard;
-        let may_follow = self.settings.allows_migration || is_whole;
+        let is_last = self.nodes[shard].slot_count == 0 && !from_shard.is_empty();
+        let may_follow = self.settings.allows_migration || **slots == from_shard;
         if is_last && may_follow && !self.breaks(Flaw::StayMaster) {
             self.log(Event::LastSlotLost { taker: self.nodes[sender].id });
             self.follow(sender);
-        } else if !taken.lost.is_empty() {
-            self.output(Output::DropSlots(taken.lost));
+        } else if shard == self.me && !from_shard.is_empty() {
+            self.output(Output::DropSlots(Box::new(from_shard)));
         }
         self.follow_no_replica();
     }
 
-    fn takes(&mut self, sender: NodeIndex, epoch: u64, slot: u16) -> bool {
-        let Some(owner) = self.owner(slot) else { return !self.importing.contains_key(&slot) };
-        if owner == sender {
-            self.unclaimed.remove(slot);
-            return false;
-        }
+    /// Whether a claim for a slot that is not the claimant's yet counts.
+    fn takes(&self, epoch: u64, slot: u16) -> bool {
         if self.importing.contains_key(&slot) {
             return false;
         }
+        let Some(owner) = self.owner(slot) else { return true };
         let owner_epoch = self.nodes[owner].config_epoch;
         let is_newer = match self.breaks(Flaw::LowerEpochWins) {
             true => owner_epoch > epoch,
             false => owner_epoch < epoch,
         };
-        is_newer || self.unclaimed.contains(slot)
+        // Two have one epoch, and the one that is down cannot take another: until it is back, all
+        // shall agree on the one that works.
+        let is_alone = owner_epoch == epoch
+            && self.nodes[owner].is_failed()
+            && !self.breaks(Flaw::DeadKeepsSlots);
+        is_newer || is_alone || self.unclaimed.contains(slot)
     }
 
-    fn take_slot(&mut self, sender: NodeIndex, slot: u16, shard: NodeIndex, taken: &mut Taken) {
-        let owner = self.owner(slot);
-        taken.from_shard += usize::from(owner == Some(shard));
-        if owner == Some(self.me) {
-            taken.lost.insert(slot);
-            self.migrating.remove(&slot);
+    fn take_slots(&mut self, sender: NodeIndex, taken: &SlotSet, from_shard: &SlotSet) {
+        if self.me().master.is_none() {
+            self.migrating.retain(|slot, _| !from_shard.contains(*slot));
         }
-        if owner == Some(shard) {
-            self.released.insert(slot);
-        }
-        self.set_owner(slot, Some(sender));
-        if let Some(owner) = owner.filter(|owner| self.is_succeeded(*owner)) {
-            self.replace_partner(owner, sender);
+        self.released.insert_all(from_shard);
+        for owner in self.set_owners(taken, Some(sender)) {
+            if self.is_succeeded(owner) {
+                self.replace_partner(owner, sender);
+            }
         }
         self.save(Save::First);
     }
 
     /// A slot that its owner no longer claims is kept for it, but goes to whoever claims it.
-    fn mark_unclaimed(&mut self, owner: NodeIndex, claimed: &SlotSet) {
+    /// Only the owner itself knows that: others may not know all that it claims.
+    pub(crate) fn mark_unclaimed(&mut self, owner: NodeIndex, claimed: &SlotSet) {
         if self.breaks(Flaw::NoUnclaimedBits) {
             return;
         }
-        let slots = Arc::clone(&self.nodes[owner].slots);
-        for slot in slots.iter().filter(|slot| !claimed.contains(*slot)) {
-            self.unclaimed.insert(slot);
-        }
+        self.unclaimed.insert_all(&self.nodes[owner].slots.without(claimed));
     }
 
     /// A master claims exactly what it is known to have.
     pub(crate) fn note_all_claimed(&mut self, owner: NodeIndex) {
-        let slots = &self.nodes[owner].slots;
-        if slots.intersects(&self.unclaimed) {
-            let slots = Arc::clone(slots);
-            slots.iter().for_each(|slot| _ = self.unclaimed.remove(slot));
-        }
+        self.unclaimed.remove_all(&self.nodes[owner].slots);
     }
 
     /// Two masters with one epoch: the one with the smaller name takes another.
@@ -112,6 +95,9 @@ impl Cluster {
 
     /// The next epoch, without anybody's vote.
     pub(crate) fn take_epoch(&mut self) {
+        if !self.can_promise() {
+            return;
+        }
         let Some(epoch) = self.begin_epoch() else { return };
         self.me_mut().config_epoch = epoch;
         self.log(Event::EpochTaken(epoch));
@@ -120,6 +106,9 @@ impl Cluster {
 
     /// The next epoch, unless mine is the greatest already. Whether it was taken.
     pub(crate) fn take_greatest_epoch(&mut self) -> bool {
+        if !self.can_promise() {
+            return false;
+        }
         let greatest = self.nodes.iter().map(|(_, node)| node.config_epoch).max().unwrap_or(0);
         let greatest = greatest.max(self.current_epoch);
         let own = self.me().config_epoch;

@@ -15,12 +15,13 @@ use crate::nodes::Nodes;
 use crate::output::{Event, Output, Role};
 use crate::settings::{Now, Settings};
 use crate::slots::SlotSet;
+use crate::unsaved::SavedClaim;
 
 /// How often `handle_tick` wants to be called, in milliseconds.
 pub const TICK_MS: u64 = 100;
 
 /// Nobody owns a slot.
-const NOBODY: NodeIndex = NodeIndex::MAX;
+pub(crate) const NOBODY: NodeIndex = NodeIndex::MAX;
 
 /// How the data of this node follows its master, as the driver sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct Cluster {
     pub(crate) rng: Rng,
     pub(crate) nodes: Nodes,
     pub(crate) me: NodeIndex,
-    owners: Box<[NodeIndex; SLOT_COUNT as usize]>,
+    pub(crate) owners: Box<[NodeIndex; SLOT_COUNT as usize]>,
     pub(crate) slots_owned: usize,
     /// Slots that their owner no longer claims.
     pub(crate) unclaimed: SlotSet,
@@ -62,9 +63,13 @@ pub struct Cluster {
     pub(crate) outdated: BTreeSet<u16>,
     pub(crate) current_epoch: u64,
     pub(crate) last_vote_epoch: u64,
+    /// Who got that vote, if it was given since the start.
+    pub(crate) voted_for: Option<NodeId>,
     /// When the operator was last told of an epoch that was refused.
     pub(crate) told_of_epoch_at: Option<u64>,
     pub(crate) is_ok: bool,
+    /// While nodes.conf cannot be written: what it has.
+    pub(crate) unsaved: Option<SavedClaim>,
     pub(crate) are_routes_changed: bool,
     pub(crate) first_look_at: Option<u64>,
     pub(crate) minority_at: Option<u64>,
@@ -110,8 +115,10 @@ impl Cluster {
             outdated: BTreeSet::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
+            voted_for: None,
             told_of_epoch_at: None,
             is_ok: false,
+            unsaved: None,
             are_routes_changed: false,
             first_look_at: None,
             minority_at: None,
@@ -237,12 +244,17 @@ impl Cluster {
         self.sync_role();
         let save = std::mem::take(&mut self.save);
         if save == Save::First {
-            self.outputs.push_back(Output::Persist { text: self.config_text(), is_synced: true });
+            self.persist(true);
         }
         self.outputs.extend(self.staged.drain(..));
         if save == Save::Later {
-            self.outputs.push_back(Output::Persist { text: self.config_text(), is_synced: false });
+            self.persist(false);
         }
+    }
+
+    fn persist(&mut self, is_synced: bool) {
+        let (text, claim) = (self.config_text(), self.claim());
+        self.outputs.push_back(Output::Persist { text, is_synced, claim });
     }
 
     /// The data does what the table says.
@@ -253,6 +265,12 @@ impl Cluster {
             // Whoever is told of the new role must find it in effect.
             self.staged.insert(0, Output::Become(role));
         }
+    }
+
+    /// The data is told of its role, though it may be the one that it has.
+    pub(crate) fn tell_role_again(&mut self) {
+        self.role = self.wanted_role();
+        self.staged.insert(0, Output::Become(self.role.clone()));
     }
 
     fn wanted_role(&self) -> Role {
@@ -327,48 +345,6 @@ impl Cluster {
         self.nodes.iter().filter(|(_, node)| node.is_voter()).count()
     }
 
-    /// Who serves `slot`, in my opinion.
-    pub fn owner(&self, slot: u16) -> Option<NodeIndex> {
-        Some(self.owners[usize::from(slot)]).filter(|owner| *owner != NOBODY)
-    }
-
-    /// Gives a slot to a node, whoever had it. Whether that changed anything.
-    pub(crate) fn set_owner(&mut self, slot: u16, owner: Option<NodeIndex>) -> bool {
-        let old = self.owner(slot);
-        self.unclaimed.remove(slot);
-        if old == owner {
-            return false;
-        }
-        if let Some(old) = old {
-            let node = &mut self.nodes[old];
-            Arc::make_mut(&mut node.slots).remove(slot);
-            node.slot_count -= 1;
-        }
-        if owner.is_some() && (owner == Some(self.me) || owner == self.me().master) {
-            self.forget_release(slot);
-        }
-        if let Some(new) = owner {
-            let is_first = self.nodes[new].slot_count == 0;
-            if is_first && self.nodes.iter().any(|(_, node)| node.is_replica()) {
-                self.nodes[new].set(Flags::MIGRATE_TO);
-            }
-            let node = &mut self.nodes[new];
-            Arc::make_mut(&mut node.slots).insert(slot);
-            node.slot_count += 1;
-        }
-        self.slots_owned += usize::from(owner.is_some());
-        self.slots_owned -= usize::from(old.is_some());
-        self.owners[usize::from(slot)] = owner.unwrap_or(NOBODY);
-        self.are_routes_changed = true;
-        true
-    }
-
-    /// Whoever it was, it has no slots any more.
-    pub(crate) fn drop_slots_of(&mut self, index: NodeIndex) {
-        let slots = Arc::clone(&self.nodes[index].slots);
-        slots.iter().for_each(|slot| _ = self.set_owner(slot, None));
-    }
-
     /// The head of every packet from here.
     pub(crate) fn header(&self) -> Header {
         let me = self.me();
@@ -377,7 +353,7 @@ impl Cluster {
         Header {
             sender: me.id,
             current_epoch: self.current_epoch,
-            config_epoch: source.config_epoch,
+            config_epoch: self.told_epoch(source.config_epoch),
             offset: self.data.offset,
             slots: Arc::clone(&source.slots),
             master: me.master.map(|master| self.nodes[master].id),

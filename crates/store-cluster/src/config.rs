@@ -11,6 +11,7 @@ use crate::id::NodeId;
 use crate::message::{Address, Flags};
 use crate::node::{Node, NodeIndex};
 use crate::settings::{Now, Settings};
+use crate::slots::SlotSet;
 
 /// nodes.conf cannot be used. The node must not start with a guess: it could vote twice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,12 +166,10 @@ impl Cluster {
             self.nodes[master].set(Flags::MIGRATE_TO);
         }
         for (first, last) in &line.slots {
-            for slot in *first..=*last {
-                if self.owner(slot).is_some() {
-                    return Err(error(line.number, format!("slot {slot} has two owners")));
-                }
-                self.set_owner(slot, Some(index));
+            if let Some(slot) = (*first..=*last).find(|slot| self.owner(*slot).is_some()) {
+                return Err(error(line.number, format!("slot {slot} has two owners")));
             }
+            self.set_owners(&SlotSet::of(*first..=*last), Some(index));
         }
         for open in &line.open {
             let peer = self.nodes.find(open.peer);

@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     fn may_stand(&mut self, is_manual: bool) -> bool {
-        let Some(master) = self.me().master else { return false };
+        let Some(master) = self.me().master.filter(|_| self.can_promise()) else { return false };
         let master = &self.nodes[master];
         if !(master.is_failed() || is_manual) || master.slot_count == 0 {
             self.election.is_age_told = false;
@@ -205,12 +205,12 @@ impl Cluster {
         let me = self.me;
         self.make_master(me);
         let slots = std::sync::Arc::clone(&self.nodes[old].slots);
-        slots.iter().for_each(|slot| _ = self.set_owner(slot, Some(me)));
+        self.set_owners(&slots, Some(me));
         self.end_manual();
         self.election = Election::default();
         self.update_state();
         self.save(Save::First);
-        let left = std::mem::take(&mut self.released);
+        let left = Box::new(std::mem::take(&mut self.released));
         self.output(Output::FindKeys { left });
         self.tell_all();
     }
@@ -232,6 +232,9 @@ impl Cluster {
     }
 
     fn refusal(&self, sender: NodeIndex, header: &Header) -> Option<&'static str> {
+        if !self.can_promise() {
+            return Some("it could not be kept, as nodes.conf cannot be written");
+        }
         if header.current_epoch < self.current_epoch {
             return Some("its epoch is over");
         }
@@ -263,9 +266,31 @@ impl Cluster {
         self.nodes[master].voted_at = Some(now);
         self.last_vote_epoch = self.current_epoch;
         let candidate = self.nodes[sender].id;
+        self.voted_for = Some(candidate);
         self.log(Event::Voted { candidate, epoch: self.current_epoch });
         self.send(sender, Body::AuthAck);
         self.save(Save::First);
+    }
+
+    /// A connection is open anew: what an election needs may have been lost with the old one, as a
+    /// disk that is slow holds packets back. All of it is of the same epoch.
+    pub(crate) fn say_again(&mut self, to: NodeIndex) {
+        let (now, votes_ms) = (self.ms(), self.votes_ms());
+        let counts = |plan: &Plan| now.saturating_sub(plan.starts_at) <= votes_ms;
+        let is_asked = self.election.is_asked
+            && self.election.epoch == self.current_epoch
+            && self.election.planned.as_ref().is_some_and(counts);
+        let is_open = self.nodes[to].is_voter() && !self.election.voters.contains(&to);
+        if is_asked && is_open && self.me().is_replica() && self.can_promise() {
+            let mut header = self.header();
+            header.is_forced = self.is_standing_by_hand();
+            let message = Message { header, body: Body::AuthRequest };
+            self.send_message(to, std::sync::Arc::new(message));
+        }
+        let is_voted = self.voted_for == Some(self.nodes[to].id);
+        if is_voted && self.last_vote_epoch == self.current_epoch && self.can_promise() {
+            self.send(to, Body::AuthAck);
+        }
     }
 
     /// `sender` voted for me.

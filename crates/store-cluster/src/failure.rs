@@ -124,7 +124,9 @@ impl Cluster {
         if is_minority {
             self.minority_at = Some(now);
         }
-        let is_ok = !is_minority && (!self.settings.requires_full_coverage || self.is_covered());
+        let is_ok = !is_minority
+            && !self.is_claim_unsaved()
+            && (!self.settings.requires_full_coverage || self.is_covered());
         if is_ok == self.is_ok {
             return;
         }

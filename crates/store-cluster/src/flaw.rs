@@ -21,6 +21,8 @@ pub enum Flaw {
     NoRejoinDelay,
     /// The older claim for a slot wins.
     LowerEpochWins,
+    /// Of two that claim a slot with one epoch, one that failed may keep it.
+    DeadKeepsSlots,
     /// Nobody is told that it is behind.
     NoUpdateMessages,
     /// A slot that its owner gave up stays his.

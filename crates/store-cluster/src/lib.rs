@@ -39,11 +39,13 @@ mod migration;
 mod node;
 mod nodes;
 mod output;
+mod owners;
 mod receive;
 mod roles;
 mod route;
 mod settings;
 mod slots;
+mod unsaved;
 pub mod wire;
 
 pub use admin::{AdminError, FailoverMode, SlotChange};
@@ -62,3 +64,4 @@ pub use output::{Event, Output, Role};
 pub use route::{Refusal, RouteRequest, Verdict};
 pub use settings::{Now, Settings};
 pub use slots::{SLOT_BYTES, SlotSet};
+pub use unsaved::SavedClaim;

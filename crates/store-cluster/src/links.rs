@@ -103,7 +103,9 @@ impl Cluster {
         let heard_ago = now - node.heard_at.min(now);
         let waited = node.ping_sent_at.map(|sent_at| now - sent_at.min(now));
         if let (Some(link), Some(waited)) = (node.link, waited) {
-            let is_stuck = waited > timeout / 2 && heard_ago > timeout / 2;
+            // One that does not open is stuck whatever comes over the other node's own one: the
+            // system knocks again ever more rarely.
+            let is_stuck = !link.is_up || (waited > timeout / 2 && heard_ago > timeout / 2);
             if now - link.dialled_at > timeout && is_stuck {
                 self.close_link(index);
             }
@@ -143,6 +145,7 @@ impl Cluster {
         self.nodes[index].ping_sent_at = was_sent.or(Some(now));
         let gossip = self.choose_gossip();
         self.send(index, if is_meet { Body::Meet(gossip) } else { Body::Ping(gossip) });
+        self.say_again(index);
     }
 
     pub(crate) fn link_down(&mut self, link: LinkId) {

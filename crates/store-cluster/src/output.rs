@@ -6,6 +6,7 @@ use crate::id::NodeId;
 use crate::message::{Address, Message, Publication};
 use crate::node::LinkId;
 use crate::slots::SlotSet;
+use crate::unsaved::SavedClaim;
 
 /// One thing to do. The order carries meaning: a `Persist` that must be synced is on disk before
 /// any later `Send` leaves, and a role is applied before the packet that tells of it.
@@ -17,6 +18,8 @@ pub enum Output {
         text: String,
         /// Whether later sends wait until it is on disk.
         is_synced: bool,
+        /// For `handle_file_lost`, once this text is on disk.
+        claim: SavedClaim,
     },
     /// Open a connection, then say `handle_link_up` or `handle_link_down`.
     Dial {
@@ -41,11 +44,11 @@ pub enum Output {
     /// Clients may write again.
     Unpause,
     /// These slots belong to somebody else now: their keys go.
-    DropSlots(SlotSet),
+    DropSlots(Box<SlotSet>),
     /// Say `adopt_copied_keys` with the slots that have keys: this replica has become a master.
     FindKeys {
         /// Slots that its old master had lost before.
-        left: SlotSet,
+        left: Box<SlotSet>,
     },
     /// For subscribers on this node.
     Publish(Publication),
@@ -155,7 +158,7 @@ pub enum Event {
     /// Keys of these slots came back with a restart. Their owner has them: they go.
     OutdatedKeys {
         /// Which.
-        slots: SlotSet,
+        slots: Box<SlotSet>,
         /// Whose they are.
         owner: NodeId,
     },

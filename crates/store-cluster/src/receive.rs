@@ -181,6 +181,10 @@ impl Cluster {
     fn note_claims(&mut self, sender: NodeIndex, header: &Header) {
         let claimant = self.nodes[sender].master.unwrap_or(sender);
         if self.nodes[claimant].slots == header.slots {
+            if claimant != self.me {
+                // Both have the same bits: one copy is enough, and is compared at once.
+                self.nodes[claimant].slots = Arc::clone(&header.slots);
+            }
             if self.nodes[sender].is_master() {
                 self.note_all_claimed(sender);
                 self.drop_outdated(sender, &header.slots);
@@ -189,6 +193,7 @@ impl Cluster {
         }
         if self.nodes[sender].is_master() {
             self.weigh_claims(sender, header.config_epoch, &header.slots);
+            self.mark_unclaimed(sender, &header.slots);
             self.drop_outdated(sender, &header.slots);
         }
         self.tell_if_behind(sender, header);
@@ -199,11 +204,13 @@ impl Cluster {
             return;
         }
         let claimant = self.nodes[sender].master.unwrap_or(sender);
+        let mut others = header.slots.without(&self.nodes[claimant].slots);
+        others.remove_all(&self.nodes[sender].slots);
         let is_stale = |slot: &u16| {
-            let owner = self.owner(*slot).filter(|owner| *owner != sender && *owner != claimant);
+            let owner = self.owner(*slot);
             owner.is_some_and(|owner| self.nodes[owner].config_epoch > header.config_epoch)
         };
-        let stale = header.slots.iter().find(is_stale);
+        let stale = others.iter().find(is_stale);
         if let Some(owner) = stale.and_then(|slot| self.owner(slot)) {
             self.send(sender, Body::Update(self.update_about(owner)));
         }
@@ -213,8 +220,7 @@ impl Cluster {
         let node = &self.nodes[owner];
         let mut slots = Arc::clone(&node.slots);
         if slots.intersects(&self.unclaimed) {
-            let set = Arc::make_mut(&mut slots);
-            self.unclaimed.iter().for_each(|slot| _ = set.remove(slot));
+            Arc::make_mut(&mut slots).remove_all(&self.unclaimed);
         }
         Update { id: node.id, config_epoch: node.config_epoch, slots }
     }
@@ -243,13 +249,19 @@ impl Cluster {
         let Some(index) = self.nodes.find(update.id).filter(|index| *index != self.me) else {
             return;
         };
-        if self.nodes[index].config_epoch >= update.config_epoch {
+        let known = self.nodes[index].config_epoch;
+        // Of one epoch there may be more to hear: whoever told of it first may not have known all
+        // of its slots, as it imports one of them itself.
+        let is_more = known == update.config_epoch && self.nodes[index].is_master();
+        if known >= update.config_epoch && !is_more {
             return;
         }
-        self.make_master(index);
-        self.nodes[index].config_epoch = update.config_epoch;
-        self.save(Save::Later);
-        self.raise_epoch(update.config_epoch);
+        if !is_more {
+            self.make_master(index);
+            self.nodes[index].config_epoch = update.config_epoch;
+            self.save(Save::Later);
+            self.raise_epoch(update.config_epoch);
+        }
         self.weigh_claims(index, update.config_epoch, &update.slots);
     }
 }

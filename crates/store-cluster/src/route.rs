@@ -159,7 +159,8 @@ impl Cluster {
             });
         }
         if is_importing && request.is_asking {
-            let is_partial = request.keys.len() > 1 && missing > 0;
+            // One that is named twice is one key, and not half of what is asked for.
+            let is_partial = missing > 0 && others.iter().any(|key| key != first);
             return is_partial.then_some(Refusal::TryAgain);
         }
         self.refuse_elsewhere(request, slot, owner)

@@ -60,6 +60,30 @@ impl SlotSet {
         was_in
     }
 
+    /// Puts all of `others` in.
+    pub fn insert_all(&mut self, others: &SlotSet) {
+        self.0.iter_mut().zip(&others.0).for_each(|(word, other)| *word |= other);
+    }
+
+    /// Takes all of `others` out.
+    pub fn remove_all(&mut self, others: &SlotSet) {
+        self.0.iter_mut().zip(&others.0).for_each(|(word, other)| *word &= !other);
+    }
+
+    /// Those that are not in `others`.
+    pub fn without(&self, others: &SlotSet) -> SlotSet {
+        let mut rest = self.clone();
+        rest.remove_all(others);
+        rest
+    }
+
+    /// Those that are in `others`, too.
+    pub fn both(&self, others: &SlotSet) -> SlotSet {
+        let mut both = self.clone();
+        both.0.iter_mut().zip(&others.0).for_each(|(word, other)| *word &= other);
+        both
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
@@ -77,13 +101,15 @@ impl SlotSet {
 
     /// In ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
-        self.0.iter().enumerate().flat_map(|(index, word)| {
-            let mut rest = *word;
-            std::iter::from_fn(move || {
-                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
-                rest &= rest - 1;
-                Some((index as u32 * 64 + bit) as u16)
-            })
+        let (mut index, mut rest) = (0, self.0[0]);
+        std::iter::from_fn(move || {
+            while rest == 0 {
+                index += 1;
+                rest = *self.0.get(index)?;
+            }
+            let bit = rest.trailing_zeros();
+            rest &= rest - 1;
+            Some((index as u32 * 64 + bit) as u16)
         })
     }
 
@@ -126,6 +152,18 @@ mod tests {
         assert_eq!(SlotSet::from_wire(&bytes.try_into().unwrap()), set);
         assert_eq!(set.ranges(), [(0, 0), (9, 9), (63, 65), (16_383, 16_383)]);
         assert_eq!(set.len(), 6);
+    }
+
+    #[test]
+    fn sets_are_joined_and_taken_apart_word_by_word() {
+        let (left, right) = (SlotSet::of([0, 63, 64, 9_000]), SlotSet::of([63, 64, 16_383]));
+        assert_eq!(left.both(&right), SlotSet::of([63, 64]));
+        assert_eq!(left.without(&right), SlotSet::of([0, 9_000]));
+        let mut all = left.clone();
+        all.insert_all(&right);
+        assert!(all.iter().eq([0, 63, 64, 9_000, 16_383]));
+        all.remove_all(&left);
+        assert_eq!(all, SlotSet::of([16_383]));
     }
 
     #[test]

@@ -106,6 +106,7 @@ impl Busy<'_> {
     }
 
     /// Runs one request if it is allowed now, or refuses it. Its time is the time of the script.
+    /// What the driver has to answer is answered after the script: the session waits until then.
     pub fn execute(&mut self, id: SessionId, request: Request<'_>) -> ExecuteOutcome {
         let Some(mut session) = self.server.sessions.take(id) else {
             return ExecuteOutcome::Closing;
@@ -123,10 +124,21 @@ impl Busy<'_> {
         {
             drop_reply(&mut cx, request, reply_start);
         }
+        let blocked = cx.blocked.take();
         session.output = cx.reply.into_output();
         self.db.begin(now_us, selected);
-        let is_closing = session.has(session_flag::CLOSING);
+        if let Some(blocked) = &blocked {
+            let waits_for_driver = blocked.keys.is_empty() && blocked.deadline_ms.is_none();
+            assert!(waits_for_driver, "what waits for keys or time is answered with BUSY");
+            session.flags |= session_flag::BLOCKED;
+        }
+        session.blocked = blocked;
+        let outcome = match session.flags & (session_flag::CLOSING | session_flag::BLOCKED) {
+            0 => ExecuteOutcome::Ready,
+            endings if endings & session_flag::CLOSING != 0 => ExecuteOutcome::Closing,
+            _ => ExecuteOutcome::Blocked,
+        };
         self.server.sessions.put_back(session);
-        if is_closing { ExecuteOutcome::Closing } else { ExecuteOutcome::Ready }
+        outcome
     }
 }

@@ -33,7 +33,7 @@ pub type FindScriptFlags = fn(&Interpreter, script: &[u8]) -> Option<ScriptFlags
 /// What changed in which version of Redis.
 pub type HistoryEntry = (&'static str, &'static str);
 
-/// Whether a session hears of an event of its own request after the reply.
+/// Whether a session is told about an event of its own request after the reply.
 pub type TellBehind = fn(Request<'_>, &KeyEvent) -> bool;
 
 /// How many arguments a command takes, its own name included.
@@ -130,7 +130,7 @@ pub mod flag {
 
     /// Moves keys of slots that are on their way, so it works in those.
     pub const MOVES_KEYS: u32 = 1 << 30;
-    /// Tells the offset of the stream, which then must have all that was written before.
+    /// Returns the replication offset, which must then include all earlier writes.
     pub const TELLS_OFFSET: u32 = 1 << 31;
 
     /// Names in the order in which COMMAND tells them.
@@ -195,7 +195,7 @@ pub mod category {
     pub const SLOW: u32 = 1 << 15;
     /// Blocking.
     pub const BLOCKING: u32 = 1 << 16;
-    /// Easy to do harm with.
+    /// Dangerous.
     pub const DANGEROUS: u32 = 1 << 17;
     /// About the connection.
     pub const CONNECTION: u32 = 1 << 18;
@@ -204,7 +204,7 @@ pub mod category {
     /// Scripts.
     pub const SCRIPTING: u32 = 1 << 20;
 
-    /// Names in the order in which COMMAND and ACL CAT tell them.
+    /// Names in the order in which COMMAND and ACL CAT list them.
     pub const NAMES: &[(u32, &str)] = &[
         (KEYSPACE, "keyspace"),
         (READ, "read"),
@@ -360,7 +360,7 @@ pub struct Command {
     pub deprecated: Option<Deprecated>,
     /// Rows of the second word, such as CONFIG GET.
     pub subcommands: &'static [Command],
-    /// Which of the events that it causes its own session hears of after the reply instead of
+    /// Which of the events that it causes its own session is told about after the reply instead of
     /// before.
     pub told_behind: Option<TellBehind>,
     /// What it does. A container without a function of its own has [`Command::container`].
@@ -402,73 +402,73 @@ impl Command {
         row
     }
 
-    /// With subcommands, for a command that also does something without one.
+    /// Adds subcommands to a command that also does something without one.
     pub const fn subcommands(mut self, subcommands: &'static [Command]) -> Self {
         self.subcommands = subcommands;
         self
     }
 
-    /// With the events that its own session hears of behind the reply.
+    /// Sets which events the session itself is told about after the reply.
     pub const fn told_behind(mut self, told_behind: TellBehind) -> Self {
         self.told_behind = Some(told_behind);
         self
     }
 
-    /// With the places of its keys.
+    /// Sets where its keys are.
     pub const fn keys(mut self, keys: &'static [KeySpec]) -> Self {
         self.keys = keys;
         self
     }
 
-    /// With a function that finds the keys where the specifications do not tell all.
+    /// Sets a function that finds the keys if specifications cannot describe all of them.
     pub const fn keys_found_by(mut self, find_keys: FindKeys) -> Self {
         self.find_keys = Some(find_keys);
         self
     }
 
-    /// With a function that tells what is done with the keys.
+    /// Sets a function that returns what is done with the keys.
     pub const fn access_found_by(mut self, find_access: FindAccess) -> Self {
         self.find_access = Some(find_access);
         self
     }
 
-    /// With the places of its channels.
+    /// Sets which arguments are channels.
     pub const fn channels(mut self, channels: Channels) -> Self {
         self.channels = channels;
         self
     }
 
-    /// With a function that finds passwords among the arguments.
+    /// Sets a function that finds passwords among the arguments.
     pub const fn secrets_found_by(mut self, find_secrets: FindSecrets) -> Self {
         self.find_secrets = Some(find_secrets);
         self
     }
 
-    /// With a function that tells what the script promises which it runs.
+    /// Sets a function that returns the flags of the script that it runs.
     pub const fn script_flags_found_by(mut self, find_script_flags: FindScriptFlags) -> Self {
         self.find_script_flags = Some(find_script_flags);
         self
     }
 
-    /// With flags besides those that it has: for containers, which have none of their own.
+    /// Adds flags: for containers, which have none of their own.
     pub const fn also(mut self, flags: u32) -> Self {
         self.flags |= flags;
         self
     }
 
-    /// With categories beyond those that follow from the flags.
+    /// Adds categories to those that follow from the flags.
     pub const fn categories(mut self, categories: u32) -> Self {
         self.categories = categories;
         self
     }
 
-    /// With hints for clients.
+    /// Sets hints for clients.
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Self {
         self.tips = tips;
         self
     }
 
-    /// With its documentation.
+    /// Sets its documentation.
     pub const fn docs(
         mut self,
         group: Group,
@@ -483,19 +483,19 @@ impl Command {
         self
     }
 
-    /// With what it takes.
+    /// Sets its arguments.
     pub const fn arguments(mut self, arguments: &'static str) -> Self {
         self.arguments = arguments;
         self
     }
 
-    /// With what changed in later versions of Redis.
+    /// Sets what changed in later versions of Redis.
     pub const fn history(mut self, history: &'static [HistoryEntry]) -> Self {
         self.history = history;
         self
     }
 
-    /// With what to use instead, and since when.
+    /// Marks it as deprecated since a version, and says what to use instead.
     pub const fn deprecated(mut self, since: &'static str, instead: &'static str) -> Self {
         self.deprecated = Some(Deprecated { since, instead });
         self
@@ -579,7 +579,7 @@ pub enum Find {
     Unknown,
 }
 
-/// Where keys stand among the arguments of a command, and what is done with them.
+/// Where the keys are among the arguments of a command, and what is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     /// Where to begin.
@@ -606,18 +606,18 @@ impl KeySpec {
         Self { begin: Begin::Index(first), find: Find::Range { last, step, limit: 0 }, access }
     }
 
-    /// As many keys as argument `index` says, behind it.
+    /// As many keys as argument `index` says, right after it.
     pub const fn counted(index: usize, access: u32) -> Self {
         Self { begin: Begin::Index(index), find: Find::Counted, access }
     }
 
-    /// One key behind a word.
+    /// One key after a word.
     pub const fn after(word: &'static str, from: i64, access: u32) -> Self {
         let find = Find::Range { last: 0, step: 1, limit: 0 };
         Self { begin: Begin::Keyword(word, from), find, access }
     }
 
-    /// The first `1/limit` of what stands behind a word; all of it with `limit` 0.
+    /// The first `1/limit` of the arguments after a word; all of them with `limit` 0.
     pub const fn all_after(word: &'static str, from: i64, limit: usize, access: u32) -> Self {
         let find = Find::Range { last: -1, step: 1, limit };
         Self { begin: Begin::Keyword(word, from), find, access }

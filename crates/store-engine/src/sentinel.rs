@@ -77,7 +77,7 @@ const SUBCOMMANDS: &[Command] = &[
     row("config", AtLeast(3), "6.2.0", "Settings of the sentinel itself.")
         .secrets_found_by(secrets_of_config),
     row("debug", AtLeast(2), "7.0.0", "Shows or changes the sentinel's periods."),
-    of_master("failover", "2.8.4", "Hands the part of the master over without a vote."),
+    of_master("failover", "2.8.4", "Starts a failover without a vote."),
     row("flushconfig", Exactly(2), "2.8.4", "Writes the file anew."),
     of_master("get-master-addr-by-name", "2.8.4", "Where the master is."),
     Command::new("help", Exactly(2), LOADING | STALE, help).docs(

@@ -87,6 +87,8 @@ pub mod session_flag {
     pub const ASKED_NOW: u32 = 1 << 24;
     /// READONLY: reads from a replica are fine.
     pub const READS_REPLICA: u32 = 1 << 25;
+    /// The other end sends nothing more: it may not be there for an answer.
+    pub const HUNG_UP: u32 = 1 << 26;
 
     /// Any of these sends a request through all gates; without them it takes the short way.
     pub const GATED: u32 = NEEDS_AUTH

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! None ─► WaitSync: writes are paused ─ a replica has all ─► InProgress: it is asked ─► None
-//!            └── time-out, abort, target gone ─► None           └── refused: primary again ─► None
+//!            └── time-out, abort, target gone ─► None           └── refused, abort, or not reached
+//!                                                                   in time: primary again ─► None
 //! ```
 
 use std::fmt;
@@ -75,6 +76,8 @@ pub(crate) enum FailoverState {
 pub(crate) struct HandOver {
     /// It may lack writes.
     is_forced: bool,
+    /// How long it may take until it is asked. When FORCE was given that time is up already.
+    until: Option<Moment>,
     /// It was asked and the answer was lost: it may have taken over.
     was_asked: bool,
     /// It is a primary. Whether it is our successor shows when it continues our history.
@@ -190,14 +193,25 @@ impl Replication {
     pub(crate) fn failover_ends_at(&self) -> Option<Moment> {
         match self.failover {
             FailoverState::WaitSync { until, .. } => until,
+            // Whoever was asked may have taken over: only its answer tells.
+            FailoverState::InProgress(it) if !it.was_asked && !self.awaits_psync_answer() => {
+                it.until
+            }
             _ => None,
+        }
+    }
+
+    /// The target cannot be reached, or says nothing: before it is asked that changes nothing.
+    fn check_hand_over(&mut self, now: Moment) {
+        if self.failover_ends_at().is_some_and(|until| until <= now) {
+            self.give_up_failover(now, FailoverEvent::Unreached);
         }
     }
 
     /// Looks whether a replica has everything, or the time is up.
     pub(crate) fn continue_failover(&mut self, now: Moment) {
         let FailoverState::WaitSync { to, is_forced, until } = self.failover.clone() else {
-            return;
+            return self.check_hand_over(now);
         };
         let end = self.history.offset();
         let is_chosen = |address: &Address| to.as_ref().is_none_or(|to| to == address);
@@ -205,24 +219,30 @@ impl Replication {
             self.replicas.iter().filter(|r| r.has_payload() && is_chosen(&r.address()));
         if let Some(ready) = chosen.clone().find(|replica| replica.acked == Some(end)) {
             let target = ready.address();
-            return self.hand_over(now, target, FailoverEvent::Started);
+            return self.hand_over(now, target, until, FailoverEvent::Started);
         }
         let is_gone = chosen.next().is_none() && (to.is_some() || !self.has_replicas());
         let is_late = until.is_some_and(|until| until <= now);
         match to {
             _ if is_gone => self.give_up_failover(now, FailoverEvent::TargetLost),
             Some(target) if is_late && is_forced => {
-                self.hand_over(now, target, FailoverEvent::Forced);
+                self.hand_over(now, target, None, FailoverEvent::Forced);
             }
             _ if is_late => self.give_up_failover(now, FailoverEvent::TimedOut),
             _ => {}
         }
     }
 
-    fn hand_over(&mut self, now: Moment, target: Address, how: FailoverEvent) {
+    fn hand_over(
+        &mut self,
+        now: Moment,
+        target: Address,
+        until: Option<Moment>,
+        how: FailoverEvent,
+    ) {
         self.log_failover(Some(target.clone()), how);
         let is_forced = how == FailoverEvent::Forced;
-        let hand_over = HandOver { is_forced, was_asked: false, is_primary: false };
+        let hand_over = HandOver { is_forced, until, was_asked: false, is_primary: false };
         self.failover = FailoverState::InProgress(hand_over);
         self.begin_following(now, target);
     }

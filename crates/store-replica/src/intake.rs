@@ -11,6 +11,7 @@ use store_resp::{Limits, Parsed, Request, RequestParser};
 
 use crate::history::ID_LEN;
 use crate::output::LinkFault;
+use crate::stream::KEPT_MAX;
 
 /// A line of the handshake is no longer than this.
 const LINE_MAX: usize = 16 * 1024;
@@ -200,14 +201,13 @@ impl Intake {
     }
 
     /// Looks for the next request of the stream, for [`found_request`](Self::found_request). One
-    /// with an argument of more than `bulk_max` bytes is not waited for.
-    pub(crate) fn find_request(&mut self, bulk_max: usize) -> Result<(), LinkFault> {
+    /// that says it has more than `bytes_max` bytes is not waited for.
+    pub(crate) fn find_request(&mut self, bytes_max: usize) -> Result<(), LinkFault> {
         if !matches!(self.stage, Stage::Stream) || self.handed_out > 0 {
             return Ok(());
         }
         self.parser.clear();
-        let bulk_max = BULK_MAX.min(i64::try_from(bulk_max).unwrap_or(BULK_MAX));
-        let limits = Limits { authenticated: true, bulk_max };
+        let limits = of_primary(BULK_MAX.min(i64::try_from(bytes_max).unwrap_or(BULK_MAX)));
         loop {
             let bytes = &self.buffer[self.next..];
             // Inline requests are none that a primary sends.
@@ -227,7 +227,8 @@ impl Intake {
                     return Ok(());
                 }
                 Err(_) => {
-                    let wide = Limits { authenticated: true, bulk_max: BULK_MAX };
+                    let args_max = Limits::ARGS_MAX;
+                    let wide = Limits { authenticated: true, bulk_max: BULK_MAX, args_max };
                     let is_long = RequestParser::default().parse(bytes, &wide).is_ok();
                     return Err(if is_long { LinkFault::TooLong } else { LinkFault::Protocol });
                 }
@@ -247,7 +248,9 @@ impl Intake {
         if transaction == Transaction::Open {
             return;
         }
-        keep(&self.buffer[self.unapplied..self.next]);
+        let applied = &self.buffer[self.unapplied..self.next];
+        let was_large = applied.len() > KEPT_MAX;
+        keep(applied);
         self.unapplied = self.next;
         if self.unapplied == self.buffer.len() {
             self.buffer.clear();
@@ -256,7 +259,19 @@ impl Intake {
             self.buffer.drain(..self.unapplied);
             (self.unapplied, self.next) = (0, 0);
         }
+        if was_large {
+            self.buffer.shrink_to(KEPT_MAX);
+            self.parser = RequestParser::default();
+        }
     }
+}
+
+/// What a primary has accepted is taken, whatever clients may send here, up to `bytes_max`.
+fn of_primary(bytes_max: i64) -> Limits {
+    /// `$0`, and nothing behind it.
+    const ARGUMENT_MIN: i64 = 6;
+    let args_max = Limits::ARGS_MAX.min(bytes_max / ARGUMENT_MIN);
+    Limits { authenticated: true, bulk_max: bytes_max, args_max }
 }
 
 #[cfg(test)]
@@ -346,6 +361,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_large_transaction_took_is_given_back() {
+        let mut intake = Intake::new();
+        intake.expect_stream();
+        for transaction in [Transaction::Open, Transaction::Closed] {
+            let many = "$1\r\na\r\n".repeat(1_048_577);
+            intake.push(format!("*1048577\r\n{many}").as_bytes());
+            intake.find_request(64 * KEPT_MAX).unwrap();
+            let request = intake.found_request().expect("as many words as Redis takes");
+            assert_eq!(request.len(), 1_048_577);
+            let mut len = 0;
+            intake.applied(transaction, |bytes| len = bytes.len());
+            assert_eq!(len > 0, transaction == Transaction::Closed);
+        }
+        assert_eq!(intake.pending(), 0);
+        assert!(intake.buffer.capacity() <= KEPT_MAX, "{} are kept", intake.buffer.capacity());
+    }
+
+    #[test]
     fn words_without_lengths_are_nonsense() {
         let mut intake = Intake::new();
         intake.expect_stream();
@@ -355,11 +388,16 @@ mod tests {
 
     #[test]
     fn a_request_that_says_how_long_it_is_is_not_waited_for() {
-        for (len, fault) in [(1001, LinkFault::TooLong), (-7, LinkFault::Protocol)] {
+        for (heads, fault) in [
+            ("*2\r\n$3\r\nDEL\r\n$1001\r\n", LinkFault::TooLong),
+            ("*2\r\n$3\r\nDEL\r\n$-7\r\n", LinkFault::Protocol),
+            ("*167\r\n", LinkFault::TooLong),
+            ("*2147483648\r\n", LinkFault::Protocol),
+        ] {
             let mut intake = Intake::new();
             intake.expect_stream();
-            intake.push(format!("*2\r\n$3\r\nDEL\r\n${len}\r\n").as_bytes());
-            assert_eq!(intake.find_request(1000), Err(fault));
+            intake.push(heads.as_bytes());
+            assert_eq!(intake.find_request(1000), Err(fault), "{heads}");
         }
     }
 }

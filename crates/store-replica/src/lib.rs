@@ -37,7 +37,7 @@ pub use backlog::Backlog;
 pub use failover::{FailoverError, FailoverPhase, FailoverRequest};
 pub use history::{History, ID_LEN, ReplicationId, SecondHistory, Secrets};
 pub use intake::Transaction;
-pub use link::{LinkPhase, asks_for_ack};
+pub use link::{FAILED_WRITES_MAX, LinkPhase, REFUSED_LOADS_MAX, asks_for_ack};
 pub use moment::Moment;
 pub use output::{
     CloseReason, Event, Facts, FailoverEvent, LinkFault, Output, Role, SessionId, SnapshotContent,

@@ -17,6 +17,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long to wait at most before a payload is asked for again that could not be loaded. Each one
 /// costs the primary a snapshot of all its data, and the next is likely to be like the last.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
+/// Payloads in a row that this server does not take, before no more is asked for: each costs the
+/// primary a snapshot of all its data, and only somebody who changes that data can help.
+pub const REFUSED_LOADS_MAX: u32 = 4;
+/// The same for writes that could not be applied, each soon after the payload before it.
+pub const FAILED_WRITES_MAX: u32 = 6;
 /// How much of a primary's error is kept for the log.
 const TEXT_MAX: usize = 256;
 
@@ -26,13 +31,17 @@ const TEXT_MAX: usize = 256;
 /// Connect ─► Connecting ─► Handshake: PING, then AUTH, REPLCONF …, then PSYNC
 ///    ▲                        │ +FULLRESYNC              │ +CONTINUE
 ///    │                        ▼                          ▼
-///    └── lost ─────────── Transfer ─► Loading ─────► Connected
+///    ├── lost ─────────── Transfer ─► Loading ─────► Connected
+///    │                                  └─ refused ──────┴─ a write fails, again and again
+///    └── an operator ─────────────────────────────► Stopped
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum LinkState {
     Connect {
         at: Moment,
     },
+    /// What the primary has is not taken here: nothing is asked for until an operator says so.
+    Stopped,
     Connecting,
     /// What was asked and not answered, in order.
     Handshake(VecDeque<Step>),
@@ -89,6 +98,8 @@ pub(crate) struct Link {
     down_since: Option<Moment>,
     /// Payloads of this primary in a row that could not be loaded.
     failed_loads: u32,
+    /// Those among them that were whole, and are not taken here.
+    refused_loads: u32,
     /// Writes of this primary that could not be applied, each soon after the payload before it.
     failed_writes: u32,
     synced_at: Moment,
@@ -105,6 +116,7 @@ impl Link {
             speaks_psync: true,
             down_since: Some(now),
             failed_loads: 0,
+            refused_loads: 0,
             failed_writes: 0,
             synced_at: now,
         }
@@ -112,6 +124,13 @@ impl Link {
 
     pub(crate) fn primary(&self) -> &Address {
         &self.primary
+    }
+
+    fn awaits_psync_answer(&self) -> bool {
+        matches!(
+            &self.state,
+            LinkState::Handshake(steps) if matches!(steps.front(), Some(Step::Psync { .. }))
+        )
     }
 
     /// How long to wait after a payload that could not be loaded: each time twice as long.
@@ -141,7 +160,7 @@ impl Replication {
     /// How far the link is; `None` on a primary.
     pub fn link_phase(&self) -> Option<LinkPhase> {
         Some(match self.link.as_ref()?.state {
-            LinkState::Connect { .. } => LinkPhase::Connect,
+            LinkState::Connect { .. } | LinkState::Stopped => LinkPhase::Connect,
             LinkState::Connecting => LinkPhase::Connecting,
             LinkState::Handshake(_) => LinkPhase::Handshake,
             LinkState::Transfer | LinkState::Loading { .. } => LinkPhase::Sync,
@@ -184,14 +203,27 @@ impl Replication {
         self.dial_at().map(|at| at.since(now))
     }
 
+    /// Whether the primary is left alone until an operator names it again: what it has was refused
+    /// here too often.
+    pub fn is_link_stopped(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.state == LinkState::Stopped)
+    }
+
     /// The operator names the primary that is followed already: it is not waited any longer.
     pub(crate) fn dial_soon(&mut self, now: Moment) {
         let Some(link) = &mut self.link else { return };
-        (link.failed_loads, link.failed_writes) = (0, 0);
-        if let LinkState::Connect { at } = &mut link.state {
-            *at = now.min(*at);
+        (link.failed_loads, link.refused_loads, link.failed_writes) = (0, 0, 0);
+        match &mut link.state {
+            LinkState::Connect { at } => *at = now.min(*at),
+            LinkState::Stopped => link.state = LinkState::Connect { at: now },
+            _ => {}
         }
         self.dial_when_due(now);
+    }
+
+    /// Whether PSYNC was asked, and the answer is still to come.
+    pub(crate) fn awaits_psync_answer(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::awaits_psync_answer)
     }
 
     pub(crate) fn dial_at(&self) -> Option<Moment> {
@@ -224,7 +256,7 @@ impl Replication {
     pub fn handle_link_down(&mut self, now: Moment) {
         let Some(link) = &mut self.link else { return };
         match link.state {
-            LinkState::Connect { .. } => {}
+            LinkState::Connect { .. } | LinkState::Stopped => {}
             LinkState::Loading { .. } => link.state = LinkState::Loading { is_cut: true },
             // Whoever followed comes back at once: the backlog may be short.
             LinkState::Connected => self.begin_again(now, now),
@@ -235,7 +267,8 @@ impl Replication {
     /// Bytes from the primary.
     pub fn handle_link_bytes(&mut self, now: Moment, bytes: &[u8]) {
         let Some(link) = &mut self.link else { return };
-        if matches!(link.state, LinkState::Connect { .. } | LinkState::Connecting) {
+        let is_closed = matches!(link.state, LinkState::Connect { .. } | LinkState::Stopped);
+        if is_closed || link.state == LinkState::Connecting {
             return;
         }
         link.heard_at = now;
@@ -411,7 +444,7 @@ impl Replication {
     fn continue_history(&mut self, now: Moment, id: Option<ReplicationId>) {
         let Some(link) = &mut self.link else { return };
         link.state = LinkState::Connected;
-        (link.down_since, link.failed_loads) = (None, 0);
+        (link.down_since, link.failed_loads, link.refused_loads) = (None, 0, 0);
         link.intake.expect_stream();
         if let Some(id) = id.filter(|id| *id != self.history.id()) {
             self.history.adopt(id);
@@ -454,7 +487,8 @@ impl Replication {
                 self.history.replace(id, 0);
             }
         }
-        (link.heard_at, link.synced_at, link.failed_loads) = (now, now, 0);
+        (link.heard_at, link.synced_at) = (now, now);
+        (link.failed_loads, link.refused_loads) = (0, 0);
         self.link_db = db;
         self.create_backlog();
         self.log(Event::LinkSynced);
@@ -468,6 +502,29 @@ impl Replication {
         }
         self.outputs.push_back(Output::Linked { db });
         self.send_ack();
+    }
+
+    /// The payload is whole, and something in it is not taken here: the next one is likely to have
+    /// it, too. In place of [`handle_loaded`](Self::handle_loaded).
+    pub fn handle_refused(&mut self, now: Moment) {
+        let Some(link) = &mut self.link else { return };
+        if !matches!(link.state, LinkState::Transfer | LinkState::Loading { .. }) {
+            return;
+        }
+        link.refused_loads += 1;
+        let is_last = link.refused_loads >= REFUSED_LOADS_MAX;
+        self.fail_load(now);
+        if is_last {
+            self.stop_link(LinkFault::Unreadable);
+        }
+    }
+
+    /// Nothing more is asked for. The link is closed already.
+    fn stop_link(&mut self, fault: LinkFault) {
+        if let Some(link) = &mut self.link {
+            link.state = LinkState::Stopped;
+        }
+        self.log(Event::LinkStopped(fault));
     }
 
     fn fail_load(&mut self, now: Moment) {
@@ -506,7 +563,7 @@ impl Replication {
             self.link_db = db;
             self.append(now, &bytes);
         }
-        self.scratch = bytes;
+        self.keep_scratch(bytes);
     }
 
     /// The request cannot be applied, and nothing behind it may be. It is asked for again, since an
@@ -536,10 +593,14 @@ impl Replication {
             return;
         }
         let pause = link.pause_after_failed_write(now);
+        let is_last = link.failed_writes >= FAILED_WRITES_MAX;
         self.handle_data_forgotten(now);
         self.log(Event::LinkFailed(LinkFault::FailedWrite));
         self.outputs.push_back(Output::LinkClose);
         self.begin_again(now, now + pause);
+        if is_last {
+            self.stop_link(LinkFault::FailedWrite);
+        }
     }
 
     /// `REPLCONF GETACK` in the stream: the answer tells what was applied before it.
@@ -562,7 +623,7 @@ impl Replication {
         let Some(link) = &self.link else { return };
         let is_silent = now.since(link.heard_at) > timeout;
         match link.state {
-            LinkState::Connect { .. } => {}
+            LinkState::Connect { .. } | LinkState::Stopped => {}
             LinkState::Loading { is_cut: true } => {}
             LinkState::Loading { is_cut: false } => {
                 self.outputs.push_back(Output::LinkSend(b"\n".to_vec()));
@@ -584,10 +645,7 @@ impl Replication {
         if matches!(link.state, LinkState::Transfer | LinkState::Loading { .. }) {
             self.outputs.push_back(Output::DropPayload);
         }
-        let was_asked = matches!(
-            &link.state,
-            LinkState::Handshake(steps) if matches!(steps.front(), Some(Step::Psync { .. }))
-        );
+        let was_asked = link.awaits_psync_answer();
         // The data is as old as the last word of the primary, whenever the loss was noticed.
         let was_linked = link.state == LinkState::Connected;
         link.down_since.get_or_insert(if was_linked { link.heard_at } else { now });
@@ -603,7 +661,7 @@ impl Replication {
         if matches!(link.state, LinkState::Transfer | LinkState::Loading { .. }) {
             self.outputs.push_back(Output::DropPayload);
         }
-        if !matches!(link.state, LinkState::Connect { .. }) {
+        if !matches!(link.state, LinkState::Connect { .. } | LinkState::Stopped) {
             self.outputs.push_back(Output::LinkClose);
         }
     }

@@ -126,6 +126,8 @@ pub enum Event {
     LinkSynced,
     /// The link was closed from here.
     LinkFailed(LinkFault),
+    /// That happened too often: the primary is left alone until an operator names it again.
+    LinkStopped(LinkFault),
     /// The primary answered a step of the handshake with this error; it went on.
     StepRefused(String),
     /// The primary cannot be followed yet, for this reason.
@@ -167,6 +169,8 @@ pub enum FailoverEvent {
     Rejected,
     /// The target is no longer connected.
     TargetLost,
+    /// The time is up before the target could be asked.
+    Unreached,
 }
 
 /// One thing to do. The order carries meaning: whatever a role or a history implies is told before

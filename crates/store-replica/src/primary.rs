@@ -34,7 +34,7 @@ impl Replication {
                     bytes.clear();
                     self.stream.encode(unit, &mut bytes);
                     self.append(now, &bytes);
-                    self.scratch = bytes;
+                    self.keep_scratch(bytes);
                 }
             }
         }

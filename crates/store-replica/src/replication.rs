@@ -11,7 +11,7 @@ use crate::moment::Moment;
 use crate::output::{CloseReason, Event, Facts, Output, Role, SessionId};
 use crate::replica::Replica;
 use crate::settings::{Address, Settings};
-use crate::stream::Stream;
+use crate::stream::{KEPT_MAX, Stream};
 use crate::sync::Snapshot;
 use crate::waits::Waits;
 
@@ -301,6 +301,13 @@ impl Replication {
         times.into_iter().flatten().min()
     }
 
+    /// The scratch goes back.
+    pub(crate) fn keep_scratch(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        bytes.shrink_to(KEPT_MAX);
+        self.scratch = bytes;
+    }
+
     pub(crate) fn renew_history(&mut self) {
         let id = ReplicationId::draw(&mut self.secrets);
         self.history.renew(id);
@@ -316,5 +323,24 @@ impl Replication {
 
     pub(crate) fn log(&mut self, event: Event) {
         self.outputs.push_back(Output::Log(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Command;
+
+    #[test]
+    fn what_a_large_unit_took_is_given_back() {
+        let now = Moment::default();
+        let secrets = Secrets::new(|bytes| bytes.fill(7));
+        let mut replication = Replication::new(now, Settings::default(), secrets);
+        replication.create_backlog();
+        let bytes = vec![b'x'; 10 * KEPT_MAX];
+        // It names its database, so it is copied once more.
+        replication.feed(now, [Command { db: 3, bytes: &bytes }].into_iter());
+        assert!(replication.history.offset() > bytes.len() as u64);
+        assert!(replication.scratch.capacity() <= KEPT_MAX);
     }
 }

@@ -11,6 +11,9 @@ pub struct Command<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Memory that is kept for the next unit. What a large one took goes with it.
+pub(crate) const KEPT_MAX: usize = 1024 * 1024;
+
 /// In lower case, as Redis sends it: offsets count, not letters, but captures are compared.
 pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nping\r\n";
 /// Asks replicas how far they are.

@@ -9,13 +9,13 @@ use crate::request::{OwnedRequest, Request, Span};
 
 /// A header line or an inline request longer than this is refused, as Redis does.
 const LINE_MAX: usize = 64 * 1024;
-/// Arguments of one request: a header naming more is refused before anything is buffered.
-const ARGS_MAX: i64 = 1024 * 1024;
 /// What a client may send before it has authenticated (SCENARIOS 10).
 const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_MAX: i64 = 16 * 1024;
 /// Arguments from this length on get a buffer of their own, as in Redis.
 const LARGE_MIN: usize = 32 * 1024;
+/// Bytes of one request, arguments with a buffer of their own aside: a span counts in 32 bits.
+const REQUEST_MAX: usize = u32::MAX as usize;
 /// Reserve for spans at most this many at once, whatever a header says.
 const SPANS_RESERVED_MAX: i64 = 64;
 
@@ -26,11 +26,19 @@ pub struct Limits {
     pub authenticated: bool,
     /// `proto-max-bulk-len`: bytes of one argument. The caller keeps it under 4 GiB.
     pub bulk_max: i64,
+    /// Arguments of one request: a header naming more is refused before anything is buffered.
+    pub args_max: i64,
+}
+
+impl Limits {
+    /// As in Redis 7.0, whose files and streams have such requests. What the arguments may take
+    /// together is bounded by the buffer of the client.
+    pub const ARGS_MAX: i64 = i32::MAX as i64;
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { authenticated: true, bulk_max: 512 * 1024 * 1024 }
+        Self { authenticated: true, bulk_max: 512 * 1024 * 1024, args_max: Self::ARGS_MAX }
     }
 }
 
@@ -77,11 +85,14 @@ pub enum ProtocolError {
     #[error("too big bulk count string")]
     BulkHeaderTooBig,
     /// Something else than `$` where an argument must begin.
-    #[error("expected '$', got '{}'", char::from(*.0))]
+    #[error("expected '$', got '{}'", in_line(*.0))]
     ExpectedBulk(u8),
     /// No number behind `$`, or too large a one.
     #[error("invalid bulk length")]
     BulkLength,
+    /// More bytes than [`Request`] can tell apart.
+    #[error("too big request")]
+    RequestTooBig,
     /// Too long an argument for a client that has not authenticated.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulkLength,
@@ -241,7 +252,7 @@ impl RequestParser {
             return over_line_max(bytes, 0, ProtocolError::ArrayHeaderTooBig)
                 .map(|()| Some(Parsed::Incomplete));
         };
-        let count = count.filter(|c| *c <= ARGS_MAX).ok_or(ProtocolError::ArrayLength)?;
+        let count = count.filter(|c| *c <= limits.args_max).ok_or(ProtocolError::ArrayLength)?;
         if count > UNAUTHENTICATED_ARGS_MAX && !limits.authenticated {
             return Err(ProtocolError::UnauthenticatedArrayLength);
         }
@@ -282,6 +293,11 @@ impl RequestParser {
                     self.state = State::LargeBody;
                     continue;
                 }
+            }
+            if next > REQUEST_MAX {
+                return Err(ProtocolError::RequestTooBig);
+            }
+            if next > bytes.len() {
                 return Ok(Parsed::Incomplete);
             }
             self.spans.push(Span::new(self.position, len));
@@ -362,6 +378,11 @@ impl RequestParser {
         self.state = State::Done;
         Ok(Parsed::Request { consumed })
     }
+}
+
+/// A line end would end the error's own line.
+fn in_line(byte: u8) -> char {
+    if matches!(byte, b'\r' | b'\n') { ' ' } else { char::from(byte) }
 }
 
 /// The argument behind the name of the request at the front of `bytes`, mostly a key, when it is
@@ -528,6 +549,7 @@ mod tests {
             (&b"*a\r\n"[..], "invalid multibulk length"),
             (b"*+1\r\n", "invalid multibulk length"),
             (b"*2147483648\r\n", "invalid multibulk length"),
+            (b"*1\r\n\r\n$4\r\n", "expected '$', got ' '"),
             (b"*1\r\n:1\r\n", "expected '$', got ':'"),
             (b"*1\r\n$-1\r\n", "invalid bulk length"),
             (b"*1\r\n$ 5\r\n", "invalid bulk length"),
@@ -553,7 +575,17 @@ mod tests {
     #[test]
     fn a_header_alone_reserves_nothing_large() {
         let mut parser = RequestParser::default();
-        parser.parse(b"*1048576\r\n", &Limits::default()).unwrap();
+        parser.parse(b"*2147483647\r\n", &Limits::default()).unwrap();
         assert!(parser.spans.capacity() <= 2 * SPANS_RESERVED_MAX as usize);
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_to_be_told_apart_is_refused_before_it_is_there() {
+        let limits = Limits { bulk_max: 1 << 40, ..Limits::default() };
+        let bytes = b"*2\r\n$4294967296\r\n";
+        let error = RequestParser::default().parse(bytes, &limits).unwrap_err();
+        assert_eq!(error, ProtocolError::RequestTooBig);
+        let parsed = RequestParser::default().parse(b"*2\r\n$4294901760\r\n", &limits);
+        assert_eq!(parsed, Ok(Parsed::Incomplete));
     }
 }

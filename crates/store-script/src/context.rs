@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use mlua::Lua;
@@ -38,7 +39,7 @@ pub(crate) struct Context {
     /// The protocol of `redis.setresp`.
     pub(crate) protocol: Cell<Protocol>,
     /// Present while a library loads.
-    pub(crate) loading: RefCell<Option<Vec<Registered>>>,
+    pub(crate) loading: RefCell<Option<Loading>>,
     pub(crate) random: Cell<Random>,
     /// What `cjson.encode_max_depth` and its like set, for this run.
     pub(crate) json: Cell<Settings>,
@@ -46,6 +47,14 @@ pub(crate) struct Context {
     pub(crate) reply: RefCell<Vec<u8>>,
     /// The globals of EVAL scripts and of functions, for `loadstring`.
     pub(crate) environments: RefCell<Option<Environments>>,
+}
+
+/// What a library has registered so far.
+#[derive(Debug, Default)]
+pub(crate) struct Loading {
+    pub(crate) functions: Vec<Registered>,
+    /// Their names.
+    pub(crate) names: BTreeSet<String>,
 }
 
 /// A function that a library registered.
@@ -130,7 +139,7 @@ impl Context {
     pub(crate) fn tick(&self) -> Tick {
         self.ticks.set(self.ticks.get().saturating_add(1));
         self.work_max.set(self.work_max.get().max(self.work.replace(0)));
-        self.memory.forget_allocated();
+        self.memory.note_tick();
         if self.is_loading() && self.ticks.get() >= self.limits.library_ticks_max {
             return Tick::Kill;
         }
@@ -142,6 +151,7 @@ impl Context {
     /// Fails when the host ends the script.
     #[inline]
     pub(crate) fn spend(&self, units: u64) -> Result<(), Raise> {
+        let units = units.saturating_mul(self.memory.slowness() as u64);
         let work = self.work.get().saturating_add(units);
         self.work.set(work);
         if work < self.limits.tick_work { Ok(()) } else { self.tick_or_kill() }
@@ -164,11 +174,13 @@ impl Context {
     /// Whether strings are so long that ticks come after fewer instructions.
     pub(crate) fn has_long_strings(&self) -> bool {
         self.memory.instructions_max() < self.limits.tick_instructions as usize
+            || self.memory.slowness() > 1
     }
 
     /// Instructions until the next tick.
     pub(crate) fn instructions_max(&self) -> usize {
         let most = (self.limits.tick_instructions as usize).min(self.memory.instructions_max());
+        let most = (most / self.memory.slowness()).max(1);
         self.instructions.set(most);
         most
     }

@@ -56,6 +56,8 @@ fn info(registered: &Registered) -> FunctionInfo<'_> {
 pub(crate) struct Libraries {
     /// In the order of loading.
     libraries: Vec<Library>,
+    /// The place of each library, by its name.
+    by_name: BTreeMap<String, usize>,
     /// The library and the place in it of each function, by its name in lower case: FCALL takes
     /// any case.
     by_function: BTreeMap<String, (usize, usize)>,
@@ -76,7 +78,7 @@ impl Libraries {
     }
 
     pub(crate) fn contains(&self, name: &str) -> bool {
-        self.libraries.iter().any(|library| library.name == name)
+        self.by_name.contains_key(name)
     }
 
     pub(crate) fn registered(&self, name: &str) -> Option<&Registered> {
@@ -91,37 +93,59 @@ impl Libraries {
     /// Whether these functions and bytes fit beside what is there, the library of the same name
     /// aside.
     pub(crate) fn check_fit(&self, new: &Library, limits: &Limits) -> Result<(), LibraryError> {
-        let others = || self.libraries.iter().filter(|library| library.name != new.name);
+        let old = self.by_name.get(&new.name).copied();
         for function in &new.functions {
-            if others()
-                .flat_map(|library| &library.functions)
-                .any(|other| other.name.eq_ignore_ascii_case(&function.name))
-            {
+            let other = self.by_function.get(&function.name.to_ascii_lowercase());
+            if other.is_some_and(|(at, _)| Some(*at) != old) {
                 return Err(LibraryError::FunctionExists(function.name.clone()));
             }
         }
-        let bytes: usize = others().map(|library| library.code.len()).sum();
-        let count: usize = others().map(|library| library.functions.len()).sum();
-        if bytes + new.code.len() > limits.libraries_bytes_max
-            || count + new.functions.len() > limits.functions_max
-        {
-            return Err(LibraryError::Full);
+        let (mut bytes, mut count) = (self.bytes, self.by_function.len());
+        if let Some(old) = old.map(|at| &self.libraries[at]) {
+            bytes -= old.code.len();
+            count -= old.functions.len().min(count);
         }
-        Ok(())
+        check_room(bytes + new.code.len(), count + new.functions.len(), limits)
+    }
+
+    /// The same for many that fit beside each other, those aside that have one of their names.
+    pub(crate) fn check_join(&self, new: &Libraries, limits: &Limits) -> Result<(), LibraryError> {
+        let stays = |library: &&Library| !new.contains(&library.name);
+        for function in new.libraries.iter().flat_map(|library| &library.functions) {
+            let other = self.by_function.get(&function.name.to_ascii_lowercase());
+            if other.is_some_and(|(at, _)| stays(&&self.libraries[*at])) {
+                return Err(LibraryError::FunctionExists(function.name.clone()));
+            }
+        }
+        let staying = || self.libraries.iter().filter(stays);
+        let bytes: usize = staying().map(|library| library.code.len()).sum();
+        let count: usize = staying().map(|library| library.functions.len()).sum();
+        check_room(bytes + new.bytes, count + new.by_function.len(), limits)
     }
 
     /// Adds a library that fits, in place of the one of the same name, which is the answer.
     pub(crate) fn replace(&mut self, new: Library) -> Option<Library> {
         let old = self.remove(&new.name);
         self.libraries.push(new);
-        self.index();
+        self.index(self.libraries.len() - 1);
         old
     }
 
+    /// Adds many that fit, in place of those of the same names, which are the answer.
+    pub(crate) fn join(&mut self, new: Libraries) -> Vec<Library> {
+        let old = std::mem::take(self);
+        let is_replaced = |library: &Library| new.contains(&library.name);
+        let (replaced, staying) = old.libraries.into_iter().partition(is_replaced);
+        self.libraries = staying;
+        self.libraries.extend(new.libraries);
+        self.index_all();
+        replaced
+    }
+
     pub(crate) fn remove(&mut self, name: &str) -> Option<Library> {
-        let at = self.libraries.iter().position(|library| library.name == name)?;
+        let at = *self.by_name.get(name)?;
         let library = self.libraries.remove(at);
-        self.index();
+        self.index_all();
         Some(library)
     }
 
@@ -129,18 +153,26 @@ impl Libraries {
         std::mem::take(self).libraries
     }
 
-    fn index(&mut self) {
-        self.bytes = self.libraries.iter().map(|library| library.code.len()).sum();
-        self.by_function = self
-            .libraries
-            .iter()
-            .enumerate()
-            .flat_map(|(at, library)| {
-                let place = move |(index, function): (usize, &Registered)| {
-                    (function.name.to_ascii_lowercase(), (at, index))
-                };
-                library.functions.iter().enumerate().map(place)
-            })
-            .collect();
+    fn index_all(&mut self) {
+        self.by_name.clear();
+        self.by_function.clear();
+        self.bytes = 0;
+        (0..self.libraries.len()).for_each(|at| self.index(at));
+    }
+
+    fn index(&mut self, at: usize) {
+        let library = &self.libraries[at];
+        self.bytes += library.code.len();
+        self.by_name.insert(library.name.clone(), at);
+        for (index, function) in library.functions.iter().enumerate() {
+            self.by_function.insert(function.name.to_ascii_lowercase(), (at, index));
+        }
+    }
+}
+
+fn check_room(bytes: usize, functions: usize, limits: &Limits) -> Result<(), LibraryError> {
+    match bytes > limits.libraries_bytes_max || functions > limits.functions_max {
+        true => Err(LibraryError::Full),
+        false => Ok(()),
     }
 }

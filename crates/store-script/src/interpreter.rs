@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt::Display;
 
-use crate::context::{Context, Registered};
+use crate::context::{Context, Loading, Registered};
 use crate::error::{LibraryError, LoadError};
 use crate::flags::Flags;
 use crate::functions::{FunctionInfo, Libraries, Library};
@@ -203,11 +203,7 @@ impl Interpreter {
         existing: Existing,
         host: &mut dyn Host,
     ) -> Result<String, LibraryError> {
-        let limit = self.limits.source_max;
-        if code.len() > limit {
-            return Err(LibraryError::TooLong { limit });
-        }
-        let (name, body) = shebang::of_library(code)?;
+        let (name, body) = self.name_of(code)?;
         if existing == Existing::Refuse && self.libraries.contains(&name) {
             return Err(LibraryError::Exists(name));
         }
@@ -222,6 +218,69 @@ impl Interpreter {
             machine.release_library(old);
         }
         Ok(name)
+    }
+
+    /// Loads all libraries of a payload, as FUNCTION RESTORE does: they take the place of all that
+    /// are there if `existing` is `None`. `host` is as for [`load_library`](Self::load_library).
+    ///
+    /// Fails, with everything as before, when one of them does, or when `codes` fails.
+    pub fn load_libraries<E: From<LibraryError>>(
+        &mut self,
+        mut codes: impl Iterator<Item = Result<Vec<u8>, E>>,
+        existing: Option<Existing>,
+        host: &mut dyn Host,
+    ) -> Result<(), E> {
+        // Aside first, as in Redis: what is there cannot be lost to one that fails.
+        let mut new = Libraries::default();
+        let mut loaded = codes.try_for_each(|code| Ok(self.load_aside(&mut new, code?, host)?));
+        if let Some(existing) = existing.filter(|_| loaded.is_ok()) {
+            let is_there = |library: &&Library| self.libraries.contains(&library.name);
+            let twice = new.iter().find(is_there).filter(|_| existing == Existing::Refuse);
+            loaded = match twice {
+                Some(library) => Err(LibraryError::Exists(library.name.clone()).into()),
+                None => self.libraries.check_join(&new, &self.limits).map_err(E::from),
+            };
+        }
+        let gone = match (&loaded, existing) {
+            (Ok(()), Some(_)) => self.libraries.join(new),
+            (Ok(()), None) => std::mem::replace(&mut self.libraries, new).take_all(),
+            (Err(_), _) => new.take_all(),
+        };
+        if let Some(machine) = self.machine.as_mut().filter(|_| !gone.is_empty()) {
+            gone.into_iter().for_each(|library| machine.release_library(library));
+            machine.vm.collect();
+        }
+        loaded
+    }
+
+    fn load_aside(
+        &mut self,
+        new: &mut Libraries,
+        code: Vec<u8>,
+        host: &mut dyn Host,
+    ) -> Result<(), LibraryError> {
+        let (name, body) = self.name_of(&code)?;
+        if new.contains(&name) {
+            return Err(LibraryError::Exists(name));
+        }
+        let machine = Self::machine(&self.limits, &mut self.machine);
+        let functions = machine.load_library(body, host)?;
+        let library = Library { name, code, functions };
+        if let Err(error) = new.check_fit(&library, &self.limits) {
+            machine.release_library(library);
+            return Err(error);
+        }
+        new.replace(library);
+        Ok(())
+    }
+
+    /// What the first line of a library says, and what follows it.
+    fn name_of<'c>(&self, code: &'c [u8]) -> Result<(String, &'c [u8]), LibraryError> {
+        let limit = self.limits.source_max;
+        match code.len() > limit {
+            true => Err(LibraryError::TooLong { limit }),
+            false => shebang::of_library(code),
+        }
     }
 
     /// The function of that name.
@@ -341,7 +400,7 @@ impl Machine {
         });
         self.vm.release(chunk);
         self.vm.release(environment);
-        let functions = self.vm.context().loading.take().unwrap_or_default();
+        let functions = self.vm.context().loading.take().unwrap_or_default().functions;
         let error = match outcome {
             Ok(()) if functions.is_empty() => LibraryError::Empty,
             Ok(()) => return Ok(functions),
@@ -353,7 +412,7 @@ impl Machine {
 
     /// The first run of a library. Fails with the text of its error.
     fn register(&mut self, chunk: &Function, host: &mut dyn Host) -> Result<(), Vec<u8>> {
-        self.vm.context().loading.replace(Some(Vec::new()));
+        self.vm.context().loading.replace(Some(Loading::default()));
         let finish = |stack: &mut Stack<'_>, ended: Result<(), CallError>| {
             ended.map_err(|_| Failure::on_top(stack).text)
         };

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::event::EventKind;
 use crate::group::Group;
 use crate::hello::address;
+use crate::instance::Peer;
 use crate::links::GroupMember;
 use crate::output::{DownQuestion, Output};
 use crate::sentinel::Sentinel;
@@ -192,7 +193,10 @@ impl Sentinel {
             failover_timeout: self.core.timing.default_failover_timeout,
             ..GroupSettings::default()
         };
-        let configuration = GroupConfiguration::new(name, primary, settings);
+        // It may have been monitored before, and have voted in every epoch until now.
+        let leader_epoch = self.core.current_epoch;
+        let configuration =
+            GroupConfiguration { leader_epoch, ..GroupConfiguration::new(name, primary, settings) };
         self.core.mark_changed();
         let group = Group::new(now, &mut self.core, configuration);
         self.groups.insert(name.to_owned(), group);
@@ -470,7 +474,8 @@ fn invalid(option: &str, value: &str) -> Refusal {
 impl Group {
     /// SENTINEL CKQUORUM.
     fn check_quorum(&self, core: &Core) -> Result<String, Refusal> {
-        let peers = self.peers.values().filter(|it| it.instance.down_since.is_none()).count();
+        let is_usable = |it: &&Peer| it.instance.down_since.is_none() && !it.is_displaced;
+        let peers = self.peers.values().filter(is_usable).count();
         let usable = peers + usize::from(!core.has_double());
         let voters = self.peers.len() + 1;
         let mut reasons = Vec::new();

@@ -55,10 +55,12 @@ impl Group {
         };
         let is_down = self.primary.down_since.is_some();
         let every = core.timing.ask_every;
-        for (id, peer) in &mut self.peers {
+        // Another group may use the connection of one whose address somebody else has here.
+        for (id, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.is_displaced) {
             let is_due = peer.asked_at.is_none_or(|at| now.since(at) >= every);
             let has_room = core.links.get(peer.instance.commands).has_room();
-            if !is_down || !is_due || !has_room {
+            // Who asks itself would count its own vote twice.
+            if !is_down || !is_due || !has_room || core.is_own(&peer.instance.address) {
                 continue;
             }
             let target = crate::links::Target {

@@ -40,7 +40,7 @@ impl Group {
             && now.since(slot.available_at) <= timing.ping_every * PERIODS_MAX
             && replica.known.report.priority != 0
             && replica.report_age(now).is_some_and(|age| age <= age_max)
-            && replica.known.report.link_down_for <= self.link_down_max(now)
+            && replica.link_down_for(now) <= self.link_down_max(now)
     }
 
     /// For how long a replica may have been without its primary.

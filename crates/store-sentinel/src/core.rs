@@ -124,9 +124,25 @@ impl Core {
 
     /// Where other sentinels reach this one, as seen over a connection.
     pub(crate) fn own_address(&self, slot: SlotId) -> Option<Address> {
-        let local = || self.links.get(slot).local_host.clone();
-        let host = self.globals.announce_ip.clone().or_else(local)?;
-        Some(Address { host, port: self.globals.announce_port.unwrap_or(self.port) })
+        Some(Address { host: self.own_host(slot)?.to_owned(), port: self.own_port() })
+    }
+
+    fn own_host(&self, slot: SlotId) -> Option<&str> {
+        let local = || self.links.get(slot).local_host.as_deref();
+        self.globals.announce_ip.as_deref().or_else(local)
+    }
+
+    fn own_port(&self) -> u16 {
+        self.globals.announce_port.unwrap_or(self.port)
+    }
+
+    /// Whether this sentinel is there itself, as far as it can see.
+    pub(crate) fn is_own(&self, address: &Address) -> bool {
+        let address = self.resolved(address);
+        let is_here = |slot: SlotId| {
+            self.links.get(slot).is_open() && self.own_host(slot) == Some(&*address.host)
+        };
+        address.port == self.own_port() && self.links.all().any(is_here)
     }
 
     /// Whether an epoch that another sentinel says leaves room for later ones. One that does not is
@@ -193,6 +209,17 @@ impl Core {
                  it again. If it is one with two addresses, set `sentinel announce-ip` there"
             )));
         }
+    }
+
+    /// Others at one address cannot be asked, as this one or one of them would answer for all.
+    pub(crate) fn advise_on_displaced(&mut self, id: &RunId, address: &Address) {
+        let who = if self.is_own(address) { "this one" } else { "another one" };
+        self.push(Output::Advise(format!(
+            "the sentinel {id} says that it is at {address}, where {who} is. It counts for the \
+             majority, but is asked nothing. Set `sentinel announce-ip` and `sentinel \
+             announce-port` where sentinels do not see their own addresses; if it is gone for \
+             good, use SENTINEL RESET"
+        )));
     }
 
     /// Whether another sentinel with this one's id was seen lately. Nobody can tell their votes

@@ -17,6 +17,9 @@ use crate::settings::RunId;
 
 /// A sentinel that is back where it was so soon has not moved: there are two.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
+/// A sentinel that has not said for so long that it is where it was is not there: hellos come every
+/// two seconds.
+const GONE_AFTER: Duration = Duration::from_secs(10);
 
 impl Group {
     /// A report that was asked for at `asked_at`.
@@ -181,48 +184,80 @@ impl Group {
         }
     }
 
-    /// A sentinel under this id at this address. Whether it is new here.
-    pub(crate) fn add_peer(
-        &mut self,
-        now: Moment,
-        core: &mut Core,
-        id: &RunId,
-        address: &Address,
-    ) -> bool {
-        let is_new = !self.peers.contains_key(id) && self.peers.len() < PEERS_MAX;
-        if is_new {
-            let peer = Peer::new(now, core, id.clone(), address.clone());
-            self.peers.insert(id.clone(), peer);
-            core.mark_changed();
+    /// A sentinel that is not known under this id is at this address. Whoever was there before has
+    /// lost its file, most likely, and goes: so a majority stays what it was.
+    pub(crate) fn find_peer(&mut self, now: Moment, core: &mut Core, id: &RunId, at: &Address) {
+        let is_ghost =
+            |peer: &&Peer| core.is_same(&peer.instance.address, at) && !peer.is_displaced;
+        if let Some(ghost) = self.peers.values().find(is_ghost).map(|peer| peer.id.clone()) {
+            let text = self.describe(&GroupMember::Peer(ghost.clone()));
+            self.tell(core, EventKind::SentinelInvalidAddress, text);
+            self.remove_peer(core, &ghost);
         }
-        is_new
+        if self.peers.len() < PEERS_MAX {
+            self.put_peer(now, core, id, at);
+            let text = self.describe(&GroupMember::Peer(id.clone()));
+            self.tell(core, EventKind::FoundSentinel, text);
+            self.settle_address(core, id, at);
+        }
     }
 
-    /// A sentinel that is known under this id is at this address now. Whether it has moved.
-    pub(crate) fn move_peer(
-        &mut self,
-        now: Moment,
-        core: &mut Core,
-        id: &RunId,
-        address: &Address,
-    ) -> bool {
-        let Some(peer) = self.peers.get(id).filter(|peer| peer.instance.address != *address) else {
-            return false;
-        };
+    /// A sentinel that is known under this id is at this address, where it was or where it moved.
+    /// Whoever is there too, by its own account, still counts for the majority: one sentinel that
+    /// answers for two would vote twice, and one that is dropped makes a majority of fewer.
+    pub(crate) fn move_peer(&mut self, now: Moment, core: &mut Core, id: &RunId, at: &Address) {
+        let Some(peer) = self.peers.get(id) else { return };
         let (from, before) = (peer.instance.address.clone(), peer.moved_from.clone());
-        let Address { host, port } = address;
-        let text =
-            format!("{} ip {host} port {port}", self.describe(&GroupMember::Peer(id.clone())));
-        self.remove_peer(core, id);
-        self.add_peer(now, core, id, address);
-        if before.is_some_and(|(place, at)| place == *address && now.since(at) < BACK_WITHIN) {
-            core.advise_on_alternation(id, [&from, address]);
+        if from != *at {
+            let Address { host, port } = at;
+            let text =
+                format!("{} ip {host} port {port}", self.describe(&GroupMember::Peer(id.clone())));
+            self.remove_peer(core, id);
+            self.put_peer(now, core, id, at);
+            if before.is_some_and(|(place, moved)| place == *at && now.since(moved) < BACK_WITHIN) {
+                core.advise_on_alternation(id, [&from, at]);
+            }
+            if let Some(peer) = self.peers.get_mut(id) {
+                peer.moved_from = Some((from, now));
+            }
+            self.tell(core, EventKind::SentinelAddressSwitch, text);
+        } else if !peer.is_displaced || core.is_own(at) || self.is_taken(now, core, id, at) {
+            return;
+        } else if let Some(peer) = self.peers.get_mut(id) {
+            peer.is_displaced = false;
         }
-        if let Some(peer) = self.peers.get_mut(id) {
-            peer.moved_from = Some((from, now));
+        self.settle_address(core, id, at);
+    }
+
+    /// Whether another sentinel than this one still says that it is there.
+    fn is_taken(&self, now: Moment, core: &Core, id: &RunId, at: &Address) -> bool {
+        let is_there = |peer: &Peer| {
+            core.is_same(&peer.instance.address, at)
+                && !peer.is_displaced
+                && now.since(peer.heard_at) < GONE_AFTER
+        };
+        self.peers.values().any(|peer| peer.id != *id && is_there(peer))
+    }
+
+    /// Nobody else is asked at the address of a sentinel, and nobody where this one is itself.
+    fn settle_address(&mut self, core: &mut Core, id: &RunId, at: &Address) {
+        let owner = (!core.is_own(at)).then_some(id);
+        self.displace_at(core, at, owner);
+    }
+
+    /// Nobody who says that it is there is asked there any more, but the one who is.
+    pub(crate) fn displace_at(&mut self, core: &mut Core, at: &Address, owner: Option<&RunId>) {
+        for peer in self.peers.values_mut().filter(|peer| Some(&peer.id) != owner) {
+            if core.is_same(&peer.instance.address, at) && peer.displace(core) {
+                core.advise_on_displaced(&peer.id, at);
+            }
         }
-        self.tell(core, EventKind::SentinelAddressSwitch, text);
-        true
+    }
+
+    fn put_peer(&mut self, now: Moment, core: &mut Core, id: &RunId, address: &Address) {
+        let peer = Peer::new(now, core, id.clone(), address.clone());
+        self.peers.insert(id.clone(), peer);
+        core.mark_changed();
     }
 
     pub(crate) fn remove_peer(&mut self, core: &mut Core, id: &RunId) {

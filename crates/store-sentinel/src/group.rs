@@ -67,7 +67,9 @@ impl Group {
         }
         for KnownPeer { address, id } in configuration.peers {
             if id != core.id {
-                group.peers.insert(id.clone(), Peer::new(now, core, id, address));
+                let is_displaced = group.peers.values().any(|it| it.instance.address == address);
+                let peer = Peer::new(now, core, id.clone(), address);
+                group.peers.insert(id, Peer { is_displaced, ..peer });
             }
         }
         let text =
@@ -195,8 +197,13 @@ impl Group {
         }
     }
 
-    /// SENTINEL RESET: what is known of others is asked for again.
+    /// SENTINEL RESET: what is known of others is asked for again. A promotion stands: others may
+    /// have heard of it, and its epoch has one address.
     pub(crate) fn forget_others(&mut self, now: Moment, core: &mut Core) {
+        let promoted = Some(self.address()).filter(|address| **address != self.primary.address);
+        if let Some(promoted) = promoted.cloned() {
+            self.switch_to(now, core, promoted);
+        }
         self.release(core);
         (self.replicas, self.peers) = (BTreeMap::new(), BTreeMap::new());
         let address = self.primary.address.clone();

@@ -96,6 +96,14 @@ impl Instance {
         self.known.asked_at.map(|at| now.since(at))
     }
 
+    /// For how long it has been without its primary: what it said, and the time since then, unless
+    /// it said that the link is up.
+    pub(crate) fn link_down_for(&self, now: Moment) -> Duration {
+        let report = &self.known.report;
+        let age = self.report_age(now).filter(|_| !report.is_link_up);
+        report.link_down_for.saturating_add(age.unwrap_or_default())
+    }
+
     /// Whether it has not been down lately.
     pub(crate) fn is_up_for(&self, now: Moment, span: Duration) -> bool {
         self.down_since.is_none_or(|since| now.since(since) > span)
@@ -120,6 +128,9 @@ pub(crate) struct Peer {
     pub(crate) heard_at: Moment,
     /// Where it was before, and when it moved.
     pub(crate) moved_from: Option<(Address, Moment)>,
+    /// Somebody else is at its address: it counts for the majority, and is asked nothing until it
+    /// says where it is.
+    pub(crate) is_displaced: bool,
     pub(crate) says_down: bool,
     pub(crate) vote: Option<Vote>,
 }
@@ -135,9 +146,17 @@ impl Peer {
             answered_at: None,
             heard_at: now,
             moved_from: None,
+            is_displaced: false,
             says_down: false,
             vote: None,
         }
+    }
+
+    /// Somebody else is at its address. Whether that is news.
+    pub(crate) fn displace(&mut self, core: &mut Core) -> bool {
+        self.forget_answers();
+        core.close(self.instance.commands);
+        !std::mem::replace(&mut self.is_displaced, true)
     }
 
     /// What it said about a primary counts no more.

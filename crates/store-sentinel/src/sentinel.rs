@@ -189,7 +189,12 @@ impl Sentinel {
         slot.state = SlotState::Open(link);
         slot.local_host = Some(local_host.to_owned());
         slot.heard_at = now;
-        let (kind, login) = (slot.kind, slot.access.login.clone());
+        let (kind, login, address) = (slot.kind, slot.access.login.clone(), slot.address.clone());
+        if self.core.is_own(&address) {
+            // It leads from this sentinel to itself.
+            let groups = self.groups.values_mut();
+            groups.for_each(|group| group.displace_at(&mut self.core, &address, None));
+        }
         let Some(target) = self.target_of(id) else { return };
         let name = format!("sentinel-{:.8}-{}", self.core.id, kind_name(kind));
         let introduction = login.map(Question::Auth).into_iter().chain([Question::SetName(name)]);
@@ -358,22 +363,12 @@ impl Sentinel {
     /// A sentinel is where it says, under the id that it says, everywhere.
     fn meet(&mut self, now: Moment, hello: &Hello) {
         let Hello { id, address, group: name, .. } = hello;
-        let mut is_moved = false;
         for group in self.groups.values_mut() {
-            is_moved |= group.move_peer(now, &mut self.core, id, address);
-            let is_ghost =
-                |peer: &&RunId| *peer != id && group.peers[*peer].instance.address == *address;
-            let ghosts: Vec<RunId> = group.peers.keys().filter(is_ghost).cloned().collect();
-            for ghost in ghosts {
-                let text = group.describe(&GroupMember::Peer(ghost.clone()));
-                group.tell(&mut self.core, EventKind::SentinelInvalidAddress, text);
-                group.remove_peer(&mut self.core, &ghost);
+            if group.peers.contains_key(id) {
+                group.move_peer(now, &mut self.core, id, address);
+            } else if group.name() == name {
+                group.find_peer(now, &mut self.core, id, address);
             }
-        }
-        let Some(group) = self.groups.get_mut(name).filter(|_| !is_moved) else { return };
-        if group.add_peer(now, &mut self.core, id, address) {
-            let text = group.describe(&GroupMember::Peer(id.clone()));
-            group.tell(&mut self.core, EventKind::FoundSentinel, text);
         }
     }
 

@@ -46,7 +46,7 @@ impl Group {
             };
             touch(now, core, replica, &cadence, || GroupMember::Replica(address.clone()));
         }
-        for (id, peer) in &mut self.peers {
+        for (id, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.is_displaced) {
             touch(now, core, &mut peer.instance, &cadence, || GroupMember::Peer(id.clone()));
         }
     }

@@ -8,7 +8,7 @@ pub trait Allocator: Send + Sync {
     /// Its name, as INFO tells.
     fn name(&self) -> &str;
 
-    /// Gives what is free back to the system. Called on the store's own thread, now and then
+    /// Gives what is free back to the system. Called on the store's own threads, now and then
     /// after much was freed there, and by MEMORY PURGE.
     fn give_back(&self);
 

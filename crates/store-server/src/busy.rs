@@ -163,7 +163,7 @@ impl BusyLoop<'_> {
             state.machine.handle_tick(now);
         }
         driver.sort_outputs(state, monotonic_ms);
-        while let Some((link, message)) = driver.next_packet() {
+        while let Some((link, message)) = driver.next_packet(&state.machine) {
             if let Some(peer) = driver.links.get(&link).map(|connection| connection.peer) {
                 let limit = driver.buffer_max(link, LINK_BUFFER_MAX);
                 self.peers.send_within(registry, peer, driver.encode(&message), limit);
@@ -251,7 +251,7 @@ impl BusyLoop<'_> {
         }
         match client.read(buffer) {
             ReadOutcome::Bytes(count) => {
-                client.input.extend_from_slice(&buffer[..count]);
+                client.input.extend(&buffer[..count]);
                 if client.may_read {
                     self.later(slot);
                 }
@@ -263,14 +263,14 @@ impl BusyLoop<'_> {
 
     /// Answers whole requests; the rest of the input stays.
     fn answer(&mut self, client: &mut Client, busy: &mut Busy<'_>) {
-        let input = std::mem::take(&mut client.input);
-        let mut at = 0;
+        let waiting = std::mem::take(&mut client.input);
+        let (input, mut at) = (waiting.waiting(), 0);
         while let Some(session) = busy.session_mut(client.session)
             && !session.has(session_flag::BLOCKED)
         {
             let authenticated = !session.has(session_flag::NEEDS_AUTH);
-            let limits =
-                Limits { authenticated, bulk_max: busy.config().settings().clients.bulk_max };
+            let bulk_max = busy.config().settings().clients.bulk_max;
+            let limits = Limits { authenticated, bulk_max, ..Limits::default() };
             match client.parser.parse(&input[at..], &limits) {
                 Ok(Parsed::Incomplete) => break,
                 Ok(Parsed::Empty { consumed }) => at += consumed,
@@ -296,7 +296,7 @@ impl BusyLoop<'_> {
             }
         }
         client.parser.clear();
-        client.input = input;
+        client.input = waiting;
         client.drop_consumed(at);
     }
 }

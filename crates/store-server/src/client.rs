@@ -33,6 +33,52 @@ pub(crate) enum CloseState {
     Now,
 }
 
+/// Bytes that came and wait. What is done with goes by large pieces: to move the rest for each
+/// request would take as long as there are requests, each time.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    /// Where those begin that are not done with.
+    start: usize,
+}
+
+impl Input {
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.bytes.reserve(count);
+    }
+
+    /// So many at the front are done with.
+    fn drop_front(&mut self, count: usize) {
+        self.start += count;
+        if self.is_empty() {
+            self.start = 0;
+            self.bytes.clear();
+            if self.bytes.capacity() > KEPT_CAPACITY_MAX {
+                self.bytes = Vec::new();
+            }
+        } else if self.start >= self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+    }
+}
+
 /// A connected client.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -42,7 +88,7 @@ pub(crate) struct Client {
     /// A request with large arguments that has to wait for the end of a pause.
     pub(crate) parked: Option<OwnedRequest>,
     /// Bytes that are no whole request yet, or wait for the session to be free.
-    pub(crate) input: Vec<u8>,
+    pub(crate) input: Input,
     pub(crate) closing: CloseState,
     /// Whether it is in the list of clients to write to.
     pub(crate) wants_write: bool,
@@ -79,7 +125,7 @@ impl Client {
             session,
             parser: RequestParser::taking_large(),
             parked: None,
-            input: Vec::new(),
+            input: Input::default(),
             closing: CloseState::Open,
             wants_write: false,
             is_choked: false,
@@ -101,7 +147,7 @@ impl Client {
         Some(match outcome {
             Ok(0) => ReadOutcome::Ended,
             Ok(count) => {
-                large.take_rest(&mut self.input);
+                large.take_rest(&mut self.input.bytes);
                 self.may_read = count >= missing.min(DRAINED_MIN);
                 ReadOutcome::Bytes(count)
             }
@@ -187,21 +233,15 @@ impl Client {
     pub(crate) fn query_bytes(&self) -> (usize, usize) {
         let (large, large_capacity) = self.parser.large_bytes();
         let parked = self.parked.as_ref().map_or(0, OwnedRequest::memory);
-        (self.input.len() + large + parked, self.input.capacity() + large_capacity + parked)
+        (self.input.len() + large + parked, self.input.bytes.capacity() + large_capacity + parked)
     }
 
     /// Keeps what was neither consumed of the bytes in `input`, nor taken by the parser.
     pub(crate) fn drop_consumed(&mut self, consumed: usize) {
         let taken = self.parser.take_taken();
-        self.input.truncate(self.input.len().saturating_sub(taken).max(consumed));
-        if consumed == self.input.len() {
-            self.input.clear();
-            if self.input.capacity() > KEPT_CAPACITY_MAX {
-                self.input = Vec::new();
-            }
-        } else {
-            self.input.drain(..consumed);
-        }
+        let kept = self.input.len().saturating_sub(taken).max(consumed);
+        self.input.bytes.truncate(self.input.start + kept);
+        self.input.drop_front(consumed);
     }
 }
 

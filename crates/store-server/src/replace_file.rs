@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
 use store_persist::disk::folder_of;
 
 /// Such files hold passwords: one that is new belongs to its owner alone.
@@ -28,27 +29,42 @@ pub(crate) fn replace_file_by(
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
         target => target?,
     };
-    let beside = Beside::create(&target)?;
-    prepare(&beside.file)?;
-    (&beside.file).write_all(bytes)?;
+    let temporary = TemporaryFile::create(&target)?;
+    prepare(&temporary.file)?;
+    (&temporary.file).write_all(bytes)?;
     if let Ok(old) = fs::metadata(&target) {
         // Who may not give a file away writes it in its own name, as an editor does.
-        let _ = std::os::unix::fs::fchown(&beside.file, Some(old.uid()), Some(old.gid()));
-        beside.file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+        let _ = std::os::unix::fs::fchown(&temporary.file, Some(old.uid()), Some(old.gid()));
+        temporary.file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
     }
-    beside.file.sync_all()?;
-    fs::rename(&beside.path, &target)?;
+    temporary.file.sync_all()?;
+    fs::rename(&temporary.path, &target)?;
     File::open(folder_of(&target))?.sync_all()?;
-    beside.file.try_clone()
+    temporary.file.try_clone()
+}
+
+/// Other processes find the file locked for as long as it is open here. Fails when one has it.
+pub(crate) fn lock(file: &File) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::ErrorKind::WouldBlock.into()),
+        // A file system without locks has none to respect.
+        _ => Ok(()),
+    }
+}
+
+/// Whether the name still stands for this file.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |found: io::Result<fs::Metadata>| found.ok().map(|it| (it.dev(), it.ino()));
+    identity(file.metadata()) == identity(fs::metadata(path))
 }
 
 /// The new file while it has no name of its own. Dropped, it vanishes.
-struct Beside {
+struct TemporaryFile {
     path: PathBuf,
     file: File,
 }
 
-impl Beside {
+impl TemporaryFile {
     fn create(target: &Path) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let path = target.with_file_name(format!(".{name}.{}.tenure-new", std::process::id()));
@@ -59,7 +75,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // After the rename there is nothing left under this name.
         let _ = fs::remove_file(&self.path);

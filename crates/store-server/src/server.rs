@@ -201,7 +201,7 @@ impl ServerBuilder {
     }
 
     /// Watches servers as a sentinel instead of keeping data: `configuration` is what the file at
-    /// `path` says, which is written anew whenever something changes that must not be forgotten.
+    /// `path` says. The file is rewritten whenever something changes that must not be forgotten.
     /// `config` has its other lines; nothing is loaded or saved.
     pub fn sentinel(mut self, path: &Path, configuration: Configuration, config: Config) -> Self {
         self.config = config;
@@ -217,13 +217,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Receives log lines, on the server's thread.
+    /// Calls `log` for each log line, on the server's thread.
     pub fn log(mut self, log: impl FnMut(LogLevel, &str) + Send + 'static) -> Self {
         self.log = Box::new(log);
         self
     }
 
-    /// Called with the port, if there is one, once clients can connect and before data is loaded.
+    /// Calls `tell` with the port, if there is one, once clients can connect and before data is
+    /// loaded.
     pub fn on_listening(mut self, tell: impl FnOnce(Option<u16>) + 'static) -> Self {
         self.on_listening = Box::new(tell);
         self

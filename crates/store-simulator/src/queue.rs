@@ -1,6 +1,7 @@
 //! What happens next: events in the order of their time, and of their making within a moment.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Real time in milliseconds since the world began.
 pub type Real = u64;
@@ -8,14 +9,18 @@ pub type Real = u64;
 /// Events to come.
 #[derive(Debug)]
 pub struct Queue<E> {
-    events: BTreeMap<(Real, u64), E>,
+    /// When, in which order within that moment, and the place in `events`: what is moved about is
+    /// small.
+    order: BinaryHeap<Reverse<(Real, u64, usize)>>,
+    events: Vec<Option<E>>,
+    free: Vec<usize>,
     now: Real,
     made: u64,
 }
 
 impl<E> Default for Queue<E> {
     fn default() -> Self {
-        Self { events: BTreeMap::new(), now: 0, made: 0 }
+        Self { order: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), now: 0, made: 0 }
     }
 }
 
@@ -28,7 +33,12 @@ impl<E> Queue<E> {
     /// `event` happens at `time`, or now if that is over.
     pub fn at(&mut self, time: Real, event: E) {
         self.made += 1;
-        self.events.insert((time.max(self.now), self.made), event);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.order.push(Reverse((time.max(self.now), self.made, place)));
     }
 
     /// `event` happens `delay` from now.
@@ -38,7 +48,7 @@ impl<E> Queue<E> {
 
     /// When the next event happens, if one is left.
     pub fn next_at(&self) -> Option<Real> {
-        self.events.first_key_value().map(|((time, _), _)| *time)
+        self.order.peek().map(|Reverse((time, _, _))| *time)
     }
 
     /// Time moves on without an event, where another queue has one.
@@ -48,8 +58,9 @@ impl<E> Queue<E> {
 
     /// Takes the next event; time moves to it.
     pub fn take_next(&mut self) -> Option<E> {
-        let ((time, _), event) = self.events.pop_first()?;
+        let Reverse((time, _, place)) = self.order.pop()?;
         self.now = time;
-        Some(event)
+        self.free.push(place);
+        self.events[place].take()
     }
 }

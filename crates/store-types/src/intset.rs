@@ -39,6 +39,36 @@ impl Intset {
     /// # Errors
     /// [`Damaged`] unless they are one intset in strictly ascending order.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Damaged> {
+        let set = Self::of_shape(bytes)?;
+        if !set.is_ordered() {
+            return Err(Damaged::new("intset", "not in order"));
+        }
+        Ok(set)
+    }
+
+    /// Takes foreign bytes and brings the integers into order; what comes twice is taken once.
+    ///
+    /// # Errors
+    /// [`Damaged`] unless they are integers of one width.
+    pub(crate) fn from_unordered(bytes: Vec<u8>) -> Result<Self, Damaged> {
+        let mut set = Self::of_shape(bytes)?;
+        let mut integers: Vec<i64> = set.iter().collect();
+        integers.sort_unstable();
+        integers.dedup();
+        let width = set.width();
+        set.bytes.truncate(HEADER);
+        for integer in integers {
+            set.bytes.extend_from_slice(&integer.to_le_bytes()[..width]);
+        }
+        set.write_count();
+        Ok(set)
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.iter().is_sorted_by(|left, right| left < right)
+    }
+
+    fn of_shape(bytes: Vec<u8>) -> Result<Self, Damaged> {
         let damaged = |reason| Err(Damaged::new("intset", reason));
         let Some((header, integers)) = bytes.split_first_chunk::<HEADER>() else {
             return damaged("shorter than its header");
@@ -51,11 +81,7 @@ impl Intset {
         if integers.len() % width != 0 || integers.len() / width != count {
             return damaged("its length is not the one it names");
         }
-        let set = Self { bytes };
-        if !set.iter().is_sorted_by(|left, right| left < right) {
-            return damaged("not in order");
-        }
-        Ok(set)
+        Ok(Self { bytes })
     }
 
     /// The bytes, as Redis keeps and saves them.

@@ -200,16 +200,24 @@ impl RedisServer {
         redis_cli(&self.settings.host, self.port(), user, password, words)
     }
 
-    /// What ROLE says. `None` while the server drops its clients, as one does that a sentinel gives
-    /// another role.
+    /// What ROLE says. `None` as from [`try_cli`](Self::try_cli).
     #[must_use]
     pub fn role(&self) -> Option<String> {
+        self.try_cli(&["ROLE"])
+    }
+
+    /// The same as [`cli`](Self::cli). `None` while the server drops its clients, as one does that
+    /// a sentinel gives another role.
+    #[must_use]
+    pub fn try_cli(&self, words: &[&str]) -> Option<String> {
         let mut command = Command::new("redis-cli");
         self.settings.host.enter(&mut command);
-        command.args(["-h", "127.0.0.1", "-p", &self.port().to_string(), "ROLE"]);
+        command.args(["-h", "127.0.0.1", "-p", &self.port().to_string()]);
         if let Some(login) = &self.settings.login {
             command.env("REDISCLI_AUTH", &login.password);
+            login.user.iter().for_each(|user| _ = command.args(["--user", user]));
         }
+        command.arg("--no-auth-warning").args(words).stdin(Stdio::null());
         let (status, output) = run(command);
         status.success().then_some(output)
     }

@@ -9,6 +9,8 @@ pub const GENEROUS: Duration = Duration::from_secs(30);
 
 /// Short enough that a test does not notice, long enough that waiting costs no CPU.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(2);
+/// A look that starts a program costs more: the pause after it is as long as it took, up to this.
+const LOOK_AGAIN_AFTER_MAX: Duration = Duration::from_millis(50);
 
 /// Returns as soon as `condition` holds.
 ///
@@ -35,11 +37,12 @@ pub fn wait_until(what: &str, bound: Duration, mut condition: impl FnMut() -> bo
 pub fn wait_for<T>(what: &str, bound: Duration, mut attempt: impl FnMut() -> Option<T>) -> T {
     let started_at = Instant::now();
     loop {
+        let looked_at = Instant::now();
         if let Some(value) = attempt() {
             return value;
         }
         assert!(started_at.elapsed() < bound, "waited {bound:?} in vain for {what}");
-        thread::sleep(LOOK_AGAIN_AFTER);
+        thread::sleep(looked_at.elapsed().clamp(LOOK_AGAIN_AFTER, LOOK_AGAIN_AFTER_MAX));
     }
 }
 

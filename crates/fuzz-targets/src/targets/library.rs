@@ -60,6 +60,16 @@ local function nested(depth)
   for i = 1, depth do t = {t, t} end
   return t
 end
+-- All keys will have the same place when there is room for twice as many.
+local function spread(log)
+  local t, size, room = {}, 2 ^ log, 2 ^ (log + 1) - 1
+  local sums = math.floor(2 ^ 32 / room)
+  for i = 0, size - 1 do
+    local n, sum = math.floor(i / sums), room * (i % sums)
+    t[1 + (n * 2 ^ 32 + (sum - 0x3ff00000 - n) % 2 ^ 32) / 2 ^ 52] = i
+  end
+  return t
+end
 local makers = {
   function() return ARGV[2] end,
   function() return ('a'):rep(2000) end,
@@ -103,11 +113,12 @@ local makers = {
   function() return false end,
   function() return cjson.null end,
   function() return 'GET' end,
+  function() return spread(15) end,
 }
 -- Which makers suit what a function expects: half of the calls are meant to get far.
 local suited = {
   t = {1, 2, 3, 6, 8, 10, 11}, p = {1, 4, 5, 6, 7, 8, 9}, n = {29, 30, 31, 33, 34, 35, 36, 37},
-  l = {15, 16, 17, 18, 19}, f = {22, 23, 24, 25, 26}, j = {1, 12, 13, 14}, r = {1, 11, 20, 22, 26},
+  l = {15, 16, 17, 18, 19, 43}, c = {43}, f = {22, 23, 24, 25, 26}, j = {1, 12, 13, 14}, r = {1, 11, 20, 22, 26},
 }
 local typed = {
   {'string.find', 'tp'}, {'string.find', 'tpn'}, {'string.match', 'tp'}, {'string.gmatch', 'tp'},
@@ -116,6 +127,7 @@ local typed = {
   {'table.foreach', 'lf'}, {'cjson.encode', 'l'}, {'cjson.decode', 'j'}, {'cmsgpack.pack', 'l'},
   {'cmsgpack.unpack', 'j'}, {'struct.unpack', 'tt'}, {'loadstring', 'j'}, {'load', 'f'},
   {'redis.sha1hex', 't'}, {'string.upper', 't'}, {'unpack', 'lnn'}, {'next', 'l'},
+  {'rawset', 'ctt'},
 }
 local function call(name, ...)
   local ok, result = pcall(functions[name], ...)

@@ -1,11 +1,13 @@
 //! What a sentinel reads: its file, and in a second target hellos, SENTINEL words, INFO and
 //! replies.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use store_replica::{Moment, SessionId};
 use store_resp::{Protocol, Reply, ReplyParser};
 use store_sentinel::{
-    AdminRequest, Configuration, Draw, FileOutcome, LinkId, Output, RunId, Sentinel, Surroundings,
-    Timing,
+    AdminRequest, Configuration, Draw, FileOutcome, LinkId, Output, Question, RunId, Sentinel,
+    Surroundings, Timing,
 };
 
 use super::Target;
@@ -69,6 +71,8 @@ pub(super) const WORDS: Target = Target {
         b"\nc info-cache main",
         b"\nirole:master|run_id:abc|slave0:ip=10.0.0.5,port=6379,state=online",
         b"\nirole:slave|master_host:10.0.0.1|master_port:6379|slave_priority:0",
+        b"\nIrole:slave|master_link_status:down|master_link_down_since_seconds:18446744073709551615",
+        b"\nIrole:master",
         b"\nr+PONG",
         b"\nr-BUSY",
         b"\nt60000",
@@ -95,6 +99,8 @@ struct Heard {
     now: Moment,
     /// The last connection that was opened.
     link: Option<LinkId>,
+    /// What was asked over each connection and not answered.
+    asked: BTreeMap<LinkId, VecDeque<Question>>,
     outcome: FileOutcome,
 }
 
@@ -107,7 +113,8 @@ fn hear(bytes: &[u8]) {
     let (now, draw) = (Moment::from_ms(1_000), Draw::new(|_| 0));
     let id = RunId::parse(b"me").expect("a name");
     let sentinel = Sentinel::new(now, configuration, id, Timing::default(), draw);
-    let mut heard = Heard { sentinel, now, link: None, outcome: FileOutcome::Written };
+    let (link, asked, outcome) = (None, BTreeMap::new(), FileOutcome::Written);
+    let mut heard = Heard { sentinel, now, link, asked, outcome };
     heard.carry_out();
     for line in bytes.split(|byte| *byte == b'\n').take(LINES_MAX) {
         if let Some((kind, rest)) = line.split_first() {
@@ -132,9 +139,9 @@ impl Heard {
                 let request = AdminRequest { session, protocol: Protocol::Resp3, words: &words };
                 self.sentinel.handle_command(now, request, &Anything);
             }
-            (b'i', Some(link)) => {
+            (b'i' | b'I', _) => {
                 let info = rest.iter().map(|byte| if *byte == b'|' { b'\n' } else { *byte });
-                self.sentinel.handle_reply(now, link, &Reply::Bulk(info.collect()));
+                self.answer_info(kind == b'I', &Reply::Bulk(info.collect()));
             }
             (b'r', Some(link)) => {
                 let reply = [rest, b"\r\n"].concat();
@@ -142,7 +149,10 @@ impl Heard {
                     self.sentinel.handle_reply(now, link, &reply);
                 }
             }
-            (b'd', Some(link)) => self.sentinel.handle_link_down(now, link),
+            (b'd', Some(link)) => {
+                self.asked.remove(&link);
+                self.sentinel.handle_link_down(now, link);
+            }
             (b'f', _) => {
                 self.outcome = match self.outcome {
                     FileOutcome::Written => FileOutcome::Failed,
@@ -155,6 +165,23 @@ impl Heard {
                 let ms: u32 = digits.unwrap_or(100);
                 self.now = now + std::time::Duration::from_millis(u64::from(ms));
                 self.sentinel.handle_time(self.now);
+            }
+        }
+    }
+
+    /// The server that was dialled first, or last, of those that were asked for INFO gives it, and
+    /// usual answers to what it was asked before.
+    fn answer_info(&mut self, is_last: bool, info: &Reply) {
+        let is_asked = |(_, asked): &(&LinkId, &VecDeque<_>)| asked.contains(&Question::Info);
+        let mut links = self.asked.iter().filter(is_asked).map(|(link, _)| *link);
+        let Some(link) = (if is_last { links.next_back() } else { links.next() }) else { return };
+        while let Some(question) = self.asked.get_mut(&link).and_then(VecDeque::pop_front) {
+            if question == Question::Info {
+                return self.sentinel.handle_reply(self.now, link, info);
+            }
+            for _ in 0..question.replies() {
+                let usual = Reply::Simple("PONG".to_owned());
+                self.sentinel.handle_reply(self.now, link, &usual);
             }
         }
     }
@@ -179,7 +206,9 @@ impl Heard {
                     let bytes = self.sentinel.encode(link, &question);
                     let requests = bytes.split(|byte| *byte == b'*').count() - 1;
                     assert!(requests >= question.replies(), "{question:?}");
+                    self.asked.entry(link).or_default().push_back(question);
                 }
+                Output::Close(link) => drop(self.asked.remove(&link)),
                 _ => {}
             }
         }

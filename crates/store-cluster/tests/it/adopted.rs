@@ -1,6 +1,6 @@
 //! Keys of others' slots that are there after a restart, and after a promotion.
 
-use store_cluster::{Cluster, Output, Settings, SlotChange, SlotSet};
+use store_cluster::{Cluster, Output, Role, Settings, SlotChange, SlotSet};
 
 use crate::town::{Town, address, id};
 
@@ -117,4 +117,20 @@ fn a_promoted_replica_does_not_import_what_had_left_its_master() {
     assert!(town.nodes[3].open_slots().is_empty());
     assert!(!town.nodes[3].config_text().contains("tenureReleasedSlots"));
     assert!(matches!(town.nodes[3].poll_output(), Output::WaitUntil(_)));
+}
+
+#[test]
+fn a_replica_that_is_told_again_whom_to_follow_tells_its_data_again() {
+    let mut town = Town::new(1);
+    let now = town.time();
+    town.nodes[3].replicate(now, id(0), true).expect("it is a master");
+    let mut told = 0;
+    loop {
+        match town.nodes[3].poll_output() {
+            Output::Become(Role::ReplicaOf { id: master, .. }) if master == id(0) => told += 1,
+            Output::WaitUntil(_) => break,
+            _ => {}
+        }
+    }
+    assert_eq!(told, 1);
 }

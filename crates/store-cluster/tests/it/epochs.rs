@@ -11,7 +11,7 @@ use crate::town::{Town, address, id};
 const EPOCH_MAX: u64 = u64::MAX / 4;
 
 /// The head of a packet that this node sends.
-fn header_of(town: &mut Town, number: usize) -> Header {
+pub(crate) fn header_of(town: &mut Town, number: usize) -> Header {
     loop {
         town.now += 100;
         let now = town.time();

@@ -1,9 +1,11 @@
 //! Nodes among themselves, and packets and files of a real redis-server.
 
 mod adopted;
+mod claims;
 mod config;
 mod epochs;
 mod hostile;
 mod real;
 mod route;
 mod town;
+mod unsaved;

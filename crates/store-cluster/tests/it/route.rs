@@ -55,6 +55,9 @@ fn an_open_slot_asks_and_the_other_side_serves_those_who_do() {
     assert_eq!(said(&town, 0, asking, &[]), "");
     let asking = RouteRequest { is_asking: true, ..keys(both) };
     assert_eq!(said(&town, 0, asking, &[b"foo"]), again);
+    // One key that is named twice, as a transaction does that begins one.
+    let asking = RouteRequest { is_asking: true, ..keys(&[b"foo", b"foo"]) };
+    assert_eq!(said(&town, 0, asking, &[]), "");
     // Keys in the way, then not: the slot changes hands.
     let refused = town.nodes[2].set_slot(now, 12_182, SlotChange::Node(id(0)), true).unwrap_err();
     assert!(refused.to_string().contains("still hold keys"), "{refused}");

@@ -1,6 +1,6 @@
 //! A few nodes whose packets arrive at once, and a clock that the test moves.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use store_cluster::{
@@ -20,6 +20,8 @@ pub(crate) struct Town {
     /// What nodes were told to drop.
     pub(crate) dropped: Vec<(usize, SlotSet)>,
     dialled: Vec<(usize, LinkId, usize)>,
+    /// From whom to whom no connection opens.
+    closed: BTreeSet<(usize, usize)>,
     mail: VecDeque<(usize, LinkId, usize, Arc<Message>)>,
 }
 
@@ -42,6 +44,7 @@ impl Town {
             keys: vec![SlotSet::default(); 3 + replicas],
             dropped: Vec::new(),
             dialled: Vec::new(),
+            closed: BTreeSet::new(),
             mail: VecDeque::new(),
         };
         for number in 0..3 + replicas {
@@ -90,6 +93,19 @@ impl Town {
         }
     }
 
+    /// The connection from one node to another is lost, and no other one opens.
+    pub(crate) fn cut(&mut self, from: usize, to: usize) {
+        self.closed.insert((from, to));
+        let place = self.dialled.iter().rposition(|d| d.0 == from && d.2 == to);
+        let (link, now) = (self.dialled[place.expect("the town is sound")].1, self.time());
+        self.nodes[from].handle_link_down(now, link);
+    }
+
+    /// From now on it opens again.
+    pub(crate) fn mend(&mut self, from: usize, to: usize) {
+        self.closed.remove(&(from, to));
+    }
+
     /// A node starts again with what its file has.
     pub(crate) fn restart(&mut self, number: usize, file: &str) {
         let settings =
@@ -111,7 +127,8 @@ impl Town {
 
     fn deliver(&mut self) {
         while let Some((to, link, from, message)) = self.mail.pop_front() {
-            if self.is_silent[to] || self.is_silent[from] {
+            let may_leave = self.nodes[from].may_say(&message);
+            if self.is_silent[to] || self.is_silent[from] || !may_leave {
                 continue;
             }
             let (peer, local) = (address(from), address(to));
@@ -131,7 +148,10 @@ impl Town {
                         .expect("the town is sound");
                     self.dialled.push((number, link, peer));
                     let now = self.time();
-                    self.nodes[number].handle_link_up(now, link);
+                    match self.closed.contains(&(number, peer)) {
+                        true => self.nodes[number].handle_link_down(now, link),
+                        false => self.nodes[number].handle_link_up(now, link),
+                    }
                 }
                 Output::Send { link: link @ LinkId::Dialled { .. }, message } => {
                     let place = self
@@ -148,7 +168,7 @@ impl Town {
                         self.mail.push_back((to, link, number, message));
                     }
                 }
-                Output::DropSlots(slots) => self.dropped.push((number, slots)),
+                Output::DropSlots(slots) => self.dropped.push((number, *slots)),
                 Output::FindKeys { left } => {
                     let (now, keys) = (self.time(), self.keys[number].clone());
                     self.nodes[number].adopt_copied_keys(now, &keys, &left);
@@ -244,4 +264,27 @@ fn two_masters_with_one_epoch_end_with_two() {
     let epochs = [3, 4].map(|number: usize| town.nodes[number].me().config_epoch);
     assert_ne!(epochs[0], epochs[1]);
     assert!(epochs[0] > 3, "the one with the smaller name took the next: {epochs:?}");
+}
+
+/// A disk that is slow holds packets back, and the connection is closed meanwhile.
+#[test]
+fn what_an_election_says_is_said_again_when_a_connection_was_lost() {
+    let connections = [(3, 1), (3, 2), (1, 3), (2, 3)];
+    for lost in [&connections[..2], &connections[2..]] {
+        let mut town = Town::new(1);
+        let now = town.time();
+        town.is_silent[0] = true;
+        town.run(1_000);
+        for (from, to) in lost {
+            town.cut(*from, *to);
+        }
+        town.nodes[3].fail_over(now, FailoverMode::Force).expect("the town is sound");
+        town.run(300);
+        assert!(town.nodes[3].me().is_replica(), "nobody heard it, or was heard: {lost:?}");
+        for (from, to) in lost {
+            town.mend(*from, *to);
+        }
+        town.run(300);
+        assert_eq!(town.owner_of(1, 0), Some(id(3)), "{lost:?}");
+    }
 }

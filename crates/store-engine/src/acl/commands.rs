@@ -52,7 +52,7 @@ const ACL_SUBCOMMANDS: &[Command] = &[
         "Reads the users from the ACL file.",
     ),
     Command::new("log", AtLeast(2), ADMIN | PLAIN, acl_log)
-        .docs(Group::Server, "6.0.0", "O(N)", "What was denied lately.")
+        .docs(Group::Server, "6.0.0", "O(N)", "What was denied recently.")
         .arguments("?operation#o(count#i reset#t=RESET)"),
     Command::new("save", Exactly(2), ADMIN | PLAIN, acl_save).docs(
         Group::Server,
@@ -428,7 +428,7 @@ fn acl_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
             ("GENPASS [<bits>]", "A password that nobody can guess."),
             ("LIST", "All users with their rules."),
             ("LOAD", "Read the users from the ACL file."),
-            ("LOG [<count> | RESET]", "What was denied lately."),
+            ("LOG [<count> | RESET]", "What was denied recently."),
             ("SAVE", "Write the users to the ACL file."),
             ("SETUSER <username> <attribute> [<attribute> ...]", "Make or change a user."),
             ("USERS", "The names of all users."),

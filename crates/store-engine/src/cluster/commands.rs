@@ -47,10 +47,20 @@ const SUBCOMMANDS: &[Command] = &[
         .arguments("*start-slot_end-slot#b(start-slot#i end-slot#i)"),
     Command::new("bumpepoch", Exactly(2), CHANGES, bumpepoch)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Cluster, "3.0.0", "O(1)", "Takes the next epoch, unless it is the greatest."),
+        .docs(
+            Group::Cluster,
+            "3.0.0",
+            "O(1)",
+            "Takes the next epoch, unless its own is the greatest.",
+        ),
     Command::new("count-failure-reports", Exactly(3), ADMIN | STALE, count_failure_reports)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Cluster, "3.0.0", "O(N)", "How many masters cannot reach a node.")
+        .docs(
+            Group::Cluster,
+            "3.0.0",
+            "O(N)",
+            "How many masters report that they cannot reach a node.",
+        )
         .arguments("node-id#s"),
     Command::new("countkeysinslot", Exactly(3), STALE, countkeysinslot)
         .docs(Group::Cluster, "3.0.0", "O(1)", "How many keys of a slot are here.")
@@ -62,13 +72,13 @@ const SUBCOMMANDS: &[Command] = &[
         .docs(Group::Cluster, "7.0.0", "O(N)", "Forgets who serves ranges of slots.")
         .arguments("*start-slot_end-slot#b(start-slot#i end-slot#i)"),
     Command::new("failover", AtLeast(2), CHANGES, failover)
-        .docs(Group::Cluster, "3.0.0", "O(1)", "Makes this replica take its master's place.")
+        .docs(Group::Cluster, "3.0.0", "O(1)", "Makes this replica take over from its master.")
         .arguments("?options#o(force#t=FORCE takeover#t=TAKEOVER)"),
     Command::new("flushslots", Exactly(2), CHANGES, flushslots).docs(
         Group::Cluster,
         "3.0.0",
         "O(1)",
-        "Gives all slots of this node up.",
+        "Forgets all slots that this node serves.",
     ),
     Command::new("forget", Exactly(3), CHANGES, forget)
         .docs(Group::Cluster, "3.0.0", "O(1)", "Removes a node from the table of this one.")
@@ -221,7 +231,11 @@ fn slot(arg: &[u8]) -> Result<u16, CommandError> {
 
 fn asking(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
     state(cx)?;
-    cx.session.flags |= session_flag::ASKING | session_flag::ASKED_NOW;
+    cx.session.flags |= session_flag::ASKING;
+    if cx.caller != Caller::Transaction {
+        // In a transaction it ends with EXEC.
+        cx.session.flags |= session_flag::ASKED_NOW;
+    }
     cx.reply.ok();
     Ok(())
 }
@@ -572,7 +586,10 @@ fn help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         ("ADDSLOTS <slot> [<slot> ...]", "Serve slots that nobody serves."),
         ("ADDSLOTSRANGE <start> <end> [<start> <end> ...]", "Serve ranges of slots."),
         ("BUMPEPOCH", "Take the next epoch."),
-        ("COUNT-FAILURE-REPORTS <node-id>", "How many masters cannot reach a node."),
+        (
+            "COUNT-FAILURE-REPORTS <node-id>",
+            "How many masters report that they cannot reach a node.",
+        ),
         ("COUNTKEYSINSLOT <slot>", "How many keys of a slot are here."),
         ("DELSLOTS <slot> [<slot> ...]", "Forget who serves slots."),
         ("DELSLOTSRANGE <start> <end> [<start> <end> ...]", "Forget who serves ranges of slots."),

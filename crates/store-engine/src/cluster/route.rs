@@ -77,12 +77,18 @@ fn refusal(
         is_migrate: command.has(flag::MOVES_KEYS),
         is_shard_channel: command.keys.iter().any(|spec| spec.access & access::NOT_KEY != 0),
     };
-    match state.machine.route(request, |key| cx.db.is_present(key)) {
+    match state.machine.route(request, |key| is_here(cx, key)) {
         // Keys of another time are being removed from there.
         Verdict::Here if is_emptied(cx, keys) => Some(Refusal::TryAgain),
         Verdict::Here => None,
         Verdict::Refused(refusal) => Some(refusal),
     }
+}
+
+/// A key on its way counts until the other node has it, also when it ends meanwhile: whoever was
+/// sent there would write to it, and what is sent from here would come later.
+fn is_here(cx: &Context<'_>, key: &[u8]) -> bool {
+    cx.db.is_present(key) || cx.server.migrations.leaving.contains(cx.db.selected(), key)
 }
 
 fn is_emptied(cx: &Context<'_>, keys: &[&[u8]]) -> bool {

@@ -36,7 +36,7 @@ const COMMAND_SUBCOMMANDS: &[Command] = &[
     Command::new("info", AtLeast(2), LOADING | STALE, command_info)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output_order"])
-        .docs(Group::Server, "2.8.13", "O(N)", "What clients must know of commands.")
+        .docs(Group::Server, "2.8.13", "O(N)", "What clients need to know about commands.")
         .arguments("?*command-name#s")
         .history(&[("7.0.0", "Without a name, tells of all commands.")]),
     Command::new("list", AtLeast(2), LOADING | STALE, command_list)

@@ -23,7 +23,7 @@ pub(super) const TABLE: &[Command] = &[
             Group::Connection,
             "1.0.0",
             "O(N)",
-            "Logs in with a password, and a user name if wished.",
+            "Logs in with a password, and optionally a user name.",
         )
         .arguments("?username#s^6.0.0 password#s")
         .history(&[("6.0.0", "Takes the name of a user.")]),
@@ -60,7 +60,7 @@ pub(super) const TABLE: &[Command] = &[
         Group::Connection,
         "6.2.0",
         "O(1)",
-        "Puts the connection back to how it began.",
+        "Resets the connection to its initial state.",
     ),
     Command::new("select", Exactly(2), LOADING | STALE | FAST, select)
         .categories(category::CONNECTION)

@@ -5,8 +5,10 @@ use store_types::lzf::Compressor;
 
 use super::prelude::*;
 use super::strings::stored;
+use crate::command::flag;
 use crate::keyspace::{Data, Expiry, NewValue, Value, saved};
 use crate::migration::commands::{decoded, migrate, migrate_passwords, migrated_keys};
+use crate::session::session_flag;
 
 const RESTORE_KEYS: &[KeySpec] = &[KeySpec::one(1, OW | UPDATE)];
 const MIGRATE_KEYS: &[KeySpec] = &[
@@ -119,9 +121,19 @@ fn parse_options(request: Request<'_>) -> Result<RestoreOptions, CommandError> {
     Ok(options)
 }
 
+/// Whether a node has moved a key and did not wait for the answer: the key is still there, and may
+/// have moved another time since, with another value.
+fn was_given_up(cx: &Context<'_>) -> bool {
+    let command = cx.server.registry.row(cx.row).command;
+    command.has(flag::ASKING) && cx.session.has(session_flag::HUNG_UP)
+}
+
 fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let options = parse_options(request)?;
     let key = request.arg(1);
+    if was_given_up(cx) {
+        return Err(CommandError::text("ERR The node that moved this key waits no more"));
+    }
     if !options.replaces && cx.db.contains(key) {
         return Err(CommandError::text("BUSYKEY Target key name already exists."));
     }

@@ -12,14 +12,14 @@ pub(super) const TABLE: &[Command] = &[
         .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "Lets a key end after seconds.")
+        .docs(Group::Generic, "1.0.0", "O(1)", "Makes a key expire after seconds.")
         .arguments("key#k@0 seconds#i ?condition#o^7.0.0(nx#t=NX xx#t=XX gt#t=GT lt#t=LT)")
         .history(CONDITION),
     Command::new("expireat", AtLeast(3), WRITE | FAST, expireat)
         .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.2.0", "O(1)", "Lets a key end at a unix second.")
+        .docs(Group::Generic, "1.2.0", "O(1)", "Makes a key expire at a unix second.")
         .arguments(
             "key#k@0 unix-time-seconds#u ?condition#o^7.0.0(nx#t=NX xx#t=XX gt#t=GT \
              lt#t=LT)",
@@ -28,25 +28,25 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("expiretime", Exactly(2), READ | FAST, expiretime)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "7.0.0", "O(1)", "The unix second at which a key ends.")
+        .docs(Group::Generic, "7.0.0", "O(1)", "The unix second at which a key expires.")
         .arguments("key#k@0"),
     Command::new("persist", Exactly(2), WRITE | FAST, persist)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "2.2.0", "O(1)", "Takes the expiry away.")
+        .docs(Group::Generic, "2.2.0", "O(1)", "Removes the expiry of a key.")
         .arguments("key#k@0"),
     Command::new("pexpire", AtLeast(3), WRITE | FAST, pexpire)
         .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "2.6.0", "O(1)", "Lets a key end after milliseconds.")
+        .docs(Group::Generic, "2.6.0", "O(1)", "Makes a key expire after milliseconds.")
         .arguments("key#k@0 milliseconds#i ?condition#o^7.0.0(nx#t=NX xx#t=XX gt#t=GT lt#t=LT)")
         .history(CONDITION),
     Command::new("pexpireat", AtLeast(3), WRITE | FAST, pexpireat)
         .told_behind(told_behind)
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "2.6.0", "O(1)", "Lets a key end at a unix millisecond.")
+        .docs(Group::Generic, "2.6.0", "O(1)", "Makes a key expire at a unix millisecond.")
         .arguments(
             "key#k@0 unix-time-milliseconds#u ?condition#o^7.0.0(nx#t=NX xx#t=XX \
              gt#t=GT lt#t=LT)",
@@ -55,20 +55,20 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("pexpiretime", Exactly(2), READ | FAST, pexpiretime)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "7.0.0", "O(1)", "The unix millisecond at which a key ends.")
+        .docs(Group::Generic, "7.0.0", "O(1)", "The unix millisecond at which a key expires.")
         .arguments("key#k@0"),
     Command::new("pttl", Exactly(2), READ | FAST, pttl)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "2.6.0", "O(1)", "Milliseconds until a key ends.")
+        .docs(Group::Generic, "2.6.0", "O(1)", "Milliseconds until a key expires.")
         .arguments("key#k@0")
         .history(MISSING),
     Command::new("ttl", Exactly(2), READ | FAST, ttl)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::KEYSPACE)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Generic, "1.0.0", "O(1)", "Seconds until a key ends.")
+        .docs(Group::Generic, "1.0.0", "O(1)", "Seconds until a key expires.")
         .arguments("key#k@0")
         .history(MISSING),
 ];

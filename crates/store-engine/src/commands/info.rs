@@ -14,7 +14,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("info", AtLeast(1), LOADING | STALE | SENTINEL | TELLS_OFFSET, info)
         .categories(category::DANGEROUS)
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
-        .docs(Group::Server, "1.0.0", "O(1)", "What the server tells of itself.")
+        .docs(Group::Server, "1.0.0", "O(1)", "Facts about the server.")
         .arguments("?*section#s")
         .history(&[("7.0.0", "Takes several sections.")]),
     Command::new("time", Exactly(1), LOADING | STALE | FAST, time)

@@ -14,7 +14,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("copy", AtLeast(3), WRITE | GROWS, copy)
         .keys(&[KeySpec::one(1, RO | ACCESS), KeySpec::one(2, OW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "6.2.0", "O(N)", "Copies a key, to another database if wished.")
+        .docs(Group::Generic, "6.2.0", "O(N)", "Copies a key, optionally to another database.")
         .arguments("source#k@0 destination#k@1 ?destination-db#i=DB ?replace#t=REPLACE"),
     Command::new("del", AtLeast(2), WRITE, del)
         .keys(&[KeySpec::all(1, RM | DELETE)])
@@ -46,12 +46,17 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("rename", Exactly(3), WRITE, rename)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, OW | UPDATE)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "Gives a key another name, whatever had it before.")
+        .docs(
+            Group::Generic,
+            "1.0.0",
+            "O(1)",
+            "Renames a key, and replaces a key that has the new name.",
+        )
         .arguments("key#k@0 newkey#k@1"),
     Command::new("renamenx", Exactly(3), WRITE | FAST, renamenx)
         .keys(&[KeySpec::one(1, RW | ACCESS | DELETE), KeySpec::one(2, OW | INSERT)])
         .categories(category::KEYSPACE)
-        .docs(Group::Generic, "1.0.0", "O(1)", "Gives a key another name unless it is taken.")
+        .docs(Group::Generic, "1.0.0", "O(1)", "Renames a key unless the new name is taken.")
         .arguments("key#k@0 newkey#k@1")
         .history(&[("3.2.0", "Both names may be the same.")]),
     Command::new("touch", AtLeast(2), READ | FAST, touch)

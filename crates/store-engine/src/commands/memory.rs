@@ -10,7 +10,7 @@ pub(super) const TABLE: &[Command] = &[Command::container("memory", MEMORY_SUBCO
     Group::Server,
     "4.0.0",
     "O(1)",
-    "What takes how many bytes.",
+    "Facts about memory.",
 )];
 
 const OF_ALL_SHARDS: &[&str] =
@@ -37,7 +37,12 @@ const MEMORY_SUBCOMMANDS: &[Command] = &[
     ),
     Command::new("purge", Exactly(2), 0, memory_purge)
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs(Group::Server, "4.0.0", "O(1)", "Gives memory back where that is possible."),
+        .docs(
+            Group::Server,
+            "4.0.0",
+            "O(1)",
+            "Returns free memory to the system where that is possible.",
+        ),
     Command::new("stats", Exactly(2), 0, memory_stats).tips(OF_ALL_SHARDS).docs(
         Group::Server,
         "4.0.0",

@@ -5,7 +5,7 @@ use crate::effects::ServerRequest;
 
 pub(super) const TABLE: &[Command] = &[
     Command::new("bgrewriteaof", Exactly(1), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING, bgrewriteaof)
-        .docs(Group::Server, "1.0.0", "O(1)", "Writes the append-only file anew."),
+        .docs(Group::Server, "1.0.0", "O(1)", "Rewrites the append-only file in the background."),
     Command::new("lolwut", AtLeast(1), READ | FAST, lolwut)
         .docs(Group::Server, "5.0.0", "", "A drawing, and the version.")
         .arguments("?version#i=VERSION"),

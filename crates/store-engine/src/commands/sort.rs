@@ -24,7 +24,12 @@ pub(super) const TABLE: &[Command] = &[
         .keys(WRITE_SPECS)
         .keys_found_by(find_keys)
         .categories(CATEGORIES)
-        .docs(Group::Generic, "1.0.0", "O(N+M*log(M))", "Sorts elements, and stores if wished.")
+        .docs(
+            Group::Generic,
+            "1.0.0",
+            "O(N+M*log(M))",
+            "Sorts elements, and optionally stores them.",
+        )
         .arguments(
             "key#k@0 ?pattern#p@1=BY ?offset_count#b=LIMIT(offset#i count#i) \
              ?*+pattern#p@1=GET ?order#o(asc#t=ASC desc#t=DESC) ?sorting#t=ALPHA \

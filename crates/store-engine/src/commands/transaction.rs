@@ -39,7 +39,7 @@ pub(super) const TABLE: &[Command] = &[
             Group::Transactions,
             "2.2.0",
             "O(1)",
-            "Makes EXEC do nothing if one of the keys changes before.",
+            "Makes EXEC do nothing if one of the keys changes before it.",
         )
         .arguments("*key#k@0"),
 ];

@@ -201,7 +201,7 @@ mod tests {
             (
                 "io-threads 4\nactivedefrag yes",
                 2,
-                "the allocator of this program cannot move what it gave out",
+                "the allocator of this program cannot move memory in use",
             ),
             (
                 "loadmodule x.so",

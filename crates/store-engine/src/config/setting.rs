@@ -3,7 +3,7 @@
 /// Files that the server keeps in `dir` for itself: its lock, and how its last life ended.
 const OWN_FILES: [&str; 3] = ["tenure.lock", "tenure.life", "tenure.life.new"];
 
-/// What values a setting takes.
+/// The kind of values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -78,9 +78,9 @@ pub struct Setting {
     pub is_hidden: bool,
     /// Whether its value must not be logged.
     pub is_secret: bool,
-    /// A number below this is taken for this.
+    /// A number below this counts as this one.
     pub at_least: Option<i64>,
-    /// What becomes of its value, where not what Redis does with it.
+    /// Why its value does not do what it does in Redis, if it does not.
     pub difference: Option<SettingDifference>,
 }
 

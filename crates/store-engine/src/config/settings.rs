@@ -58,7 +58,7 @@ pub struct Settings {
 /// What is logged and measured.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// `loglevel`: what matters less is not logged.
+    /// `loglevel`: less important lines are not logged.
     pub level: LogLevel,
     /// `slowlog-log-slower-than` in microseconds, negative for never.
     pub slow_over_us: i64,

@@ -8,7 +8,7 @@ use super::setting::Kind::*;
 use super::setting::{HOSTNAME_MAX, Kind, Setting};
 
 const ONE_THREAD: &str = "one thread does everything";
-const KEEPS_NAME: &str = "the process keeps the name it was started by";
+const KEEPS_NAME: &str = "the process keeps the name that it was started with";
 
 /// The longest address that fits into a packet between nodes.
 const PACKET_ADDRESS_MAX: usize = 45;
@@ -36,7 +36,7 @@ pub const SETTINGS: &[Setting] = &[
         .inert("activedefrag cannot be turned on"),
     Setting::new("active-expire-effort", Integer(1, 10), "1"),
     Setting::new("activedefrag", YesNo, "no")
-        .only_default("the allocator of this program cannot move what it gave out"),
+        .only_default("the allocator of this program cannot move memory in use"),
     Setting::new("activerehashing", YesNo, "yes")
         .inert("the table of keys grows in steps, with nothing left to do later"),
     Setting::new("always-show-logo", YesNo, "no").fixed(),
@@ -44,7 +44,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("aof-disable-auto-gc", YesNo, "no")
         .inert("files that a rewrite has replaced are removed at once"),
     Setting::new("aof-load-truncated", YesNo, "yes"),
-    Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes"),
+    Setting::new("aof-rewrite-incremental-fsync", YesNo, "yes")
+        .inert("a new base is synced once, when it is whole"),
     Setting::new("aof-timestamp-enabled", YesNo, "no"),
     Setting::new("aof-use-rdb-preamble", YesNo, "yes"),
     Setting::new("aof_rewrite_cpulist", Text, "").fixed().only_default(ONE_THREAD),
@@ -185,7 +186,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("rdb-del-sync-files", YesNo, "no")
         .inert("files for full syncs have no name or are removed at once"),
     Setting::new("rdb-key-save-delay", Integer(i32::MIN as i64, i32::MAX as i64), "0").hidden(),
-    Setting::new("rdb-save-incremental-fsync", YesNo, "yes"),
+    Setting::new("rdb-save-incremental-fsync", YesNo, "yes")
+        .inert("a snapshot is always synced after every 32 MiB"),
     Setting::new("rdbchecksum", YesNo, "yes").fixed(),
     Setting::new("rdbcompression", YesNo, "yes"),
     Setting::new("repl-backlog-size", Memory(1, i64::MAX), "1048576").at_least(16 * 1024),
@@ -203,7 +205,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("replica-announce-port", Integer(0, 65535), "0").alias("slave-announce-port"),
     Setting::new("replica-announced", YesNo, "yes"),
     Setting::new("replica-ignore-disk-write-errors", YesNo, "no")
-        .inert("a replica follows on when its files cannot be written, and says so"),
+        .inert("a replica goes on following when its files cannot be written, and logs it"),
     Setting::new("replica-ignore-maxmemory", YesNo, "yes").alias("slave-ignore-maxmemory"),
     Setting::new("replica-lazy-flush", YesNo, "no").alias("slave-lazy-flush"),
     Setting::new("replica-priority", Integer(0, i32::MAX as i64), "100").alias("slave-priority"),
@@ -212,7 +214,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting::new("replicaof", Primary, "").alias("slaveof").fixed(),
     Setting::new("requirepass", Text, "").secret(),
     Setting::new("sanitize-dump-payload", Choice(&["no", "yes", "clients"]), "no")
-        .inert("payloads are always looked through in full"),
+        .inert("payloads are always checked in full"),
     Setting::new("save", Save, "3600 1 300 100 60 10000"),
     Setting::new("server_cpulist", Text, "").fixed(),
     Setting::new("set-max-intset-entries", Integer(0, i64::MAX), "512"),

@@ -10,7 +10,7 @@ pub(crate) const TABLE: &[Command] = &[Command::container("latency", LATENCY_SUB
     Group::Server,
     "2.8.13",
     "O(1)",
-    "What took how long.",
+    "Latency statistics.",
 )];
 
 const PLAIN: u32 = ADMIN | NO_SCRIPT | LOADING | STALE;
@@ -22,11 +22,11 @@ const LATENCY_SUBCOMMANDS: &[Command] = &[
         Group::Server,
         "2.8.13",
         "O(1)",
-        "What took long, in words.",
+        "A report about latency, in words.",
     ),
     Command::new("graph", Exactly(3), PLAIN, latency_graph)
         .tips(OF_ALL_NODES)
-        .docs(Group::Server, "2.8.13", "O(1)", "What took long, as a drawing.")
+        .docs(Group::Server, "2.8.13", "O(1)", "The latency of an event, as a drawing.")
         .arguments("event#s"),
     Command::new("help", Exactly(2), LOADING | STALE, latency_help).docs(
         Group::Server,
@@ -40,17 +40,17 @@ const LATENCY_SUBCOMMANDS: &[Command] = &[
         .arguments("?*command#s"),
     Command::new("history", Exactly(3), PLAIN, latency_history)
         .tips(OF_ALL_NODES)
-        .docs(Group::Server, "2.8.13", "O(1)", "When an event took long.")
+        .docs(Group::Server, "2.8.13", "O(1)", "When an event was slow, and how slow.")
         .arguments("event#s"),
     Command::new("latest", Exactly(2), PLAIN, latency_latest).tips(OF_ALL_NODES).docs(
         Group::Server,
         "2.8.13",
         "O(1)",
-        "When each event last took long.",
+        "When each event was last slow.",
     ),
     Command::new("reset", AtLeast(2), PLAIN, latency_reset)
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
-        .docs(Group::Server, "2.8.13", "O(1)", "Forgets what took long.")
+        .docs(Group::Server, "2.8.13", "O(1)", "Forgets latency statistics.")
         .arguments("?*event#s"),
 ];
 
@@ -215,10 +215,10 @@ fn latency_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
         cx,
         "LATENCY",
         &[
-            ("DOCTOR", "What took long, in words."),
-            ("GRAPH <event>", "What took long, as a drawing."),
-            ("HISTORY <event>", "When an event took long."),
-            ("LATEST", "When each event last took long."),
+            ("DOCTOR", "A report about latency, in words."),
+            ("GRAPH <event>", "The latency of an event, as a drawing."),
+            ("HISTORY <event>", "When an event was slow, and how slow."),
+            ("LATEST", "When each event was last slow."),
             ("RESET [<event> ...]", "Forget what took long."),
             ("HISTOGRAM [<command> ...]", "How long commands took."),
         ],

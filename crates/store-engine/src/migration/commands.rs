@@ -148,8 +148,11 @@ pub(crate) fn decoded(
     }
     let skips_checksum = cx.server.debug.skips_checksums;
     let payload = request.arg(3);
-    let is_bound = matches!(cx.caller, Caller::Transaction | Caller::Script)
-        || cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK);
+    let is_taken = cx.session.has(session_flag::LOADER | session_flag::PRIMARY_LINK);
+    if is_taken && !skips_checksum {
+        return taken(cx, request).map(Some);
+    }
+    let is_bound = matches!(cx.caller, Caller::Transaction | Caller::Script) || is_taken;
     if payload.len() <= DECODED_HERE_MAX || is_bound {
         let value = decode(payload, &cx.server.limits, skips_checksum);
         return value.map(Some).map_err(refusal);
@@ -161,6 +164,20 @@ pub(crate) fn decoded(
     cx.server.effects.requests.push(asked);
     cx.block(request, std::iter::empty(), 0, TimeoutReply::Driver(number))?;
     Ok(None)
+}
+
+/// What a primary, or this server before it started, has taken already.
+fn taken(cx: &mut Context<'_>, request: Request<'_>) -> Result<Loaded, CommandError> {
+    let restored = format::restore_taken(request.arg(3), &cx.server.limits);
+    let (value, mended) = restored.map_err(refusal)?;
+    if let Some(fault) = mended {
+        let line = format!(
+            "RESTORE: the value of key \"{}\" was made whole, as redis-server takes it: {fault}",
+            request.arg(1).escape_ascii()
+        );
+        cx.server.effects.requests.push(ServerRequest::Log(line));
+    }
+    Ok(value)
 }
 
 fn refusal(error: RestoreError) -> CommandError {

@@ -122,7 +122,9 @@ fn shutdown(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     if cx.caller != Caller::Resumed {
         log(cx, "User requested shutdown...".to_owned());
     }
-    if !hastens && waits_for_replicas(cx) {
+    // A script in the way may never end, and replicas hear nothing while it runs.
+    let is_busy = cx.server.gates & server_gate::BUSY_SCRIPT != 0;
+    if !hastens && !is_busy && waits_for_replicas(cx) {
         return replication::commands::hold(cx, request, ReplicationRequest::Shutdown);
     }
     if !forces && let Some(reason) = what_append_only_lacks(cx, saves_not) {

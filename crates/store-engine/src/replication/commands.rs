@@ -16,13 +16,13 @@ use crate::session::{TimeoutReply, session_flag};
 
 pub(crate) const TABLE: &[Command] = &[
     Command::new("failover", AtLeast(1), ADMIN | NO_SCRIPT | STALE, failover)
-        .docs(Group::Server, "6.2.0", "O(1)", "Hands the part of the master to a replica.")
+        .docs(Group::Server, "6.2.0", "O(1)", "Hands the role of master to a replica.")
         .arguments(
             "?target#b=TO(host#s port#i ?force#t=FORCE) ?abort#t=ABORT \
              ?milliseconds#i=TIMEOUT",
         ),
     Command::new("psync", AtLeast(3), ADMIN | NO_SCRIPT | NO_ASYNC_LOADING | NO_MULTI, psync)
-        .docs(Group::Server, "2.8.0", "", "Makes the connection a replica's.")
+        .docs(Group::Server, "2.8.0", "", "Turns the connection into a replication link.")
         .arguments("replicationid#s offset#i"),
     Command::new(
         "replconf",
@@ -50,7 +50,7 @@ pub(crate) const TABLE: &[Command] = &[
         Group::Server,
         "1.0.0",
         "",
-        "Makes the connection a replica's.",
+        "Turns the connection into a replication link.",
     ),
     Command::new("wait", Exactly(3), NO_SCRIPT, wait)
         .categories(category::CONNECTION)

@@ -106,6 +106,8 @@ pub struct LinkFacts {
     pub port: u16,
     /// How far the link has come.
     pub phase: LinkPhase,
+    /// Whether the primary is left alone until an operator names it again.
+    pub is_stopped: bool,
     /// Seconds since the primary was last heard of.
     pub silent_seconds: u64,
     /// Seconds since the stream is not followed; `None` while it is.

@@ -30,6 +30,9 @@ pub(crate) fn write_link(
     }
     if let Some(seconds) = link.down_seconds {
         write!(text, "master_link_down_since_seconds:{seconds}\r\n")?;
+        if link.is_stopped {
+            write!(text, "tenure_master_link_stopped:1\r\n")?;
+        }
     }
     write!(text, "slave_priority:{}\r\n", settings.replica.priority)?;
     write!(text, "slave_read_only:{}\r\n", i32::from(settings.replication.read_only))?;

@@ -100,7 +100,8 @@ pub(crate) fn set_primary(state: &mut ServerState, primary: Option<(&str, u16)>)
 pub(crate) fn gates(state: &ServerState) -> [(u32, bool); 3] {
     let settings = state.config.settings();
     let replication = &state.replication;
-    let is_replica = settings.replica.primary.is_some();
+    // Until the driver has changed the role, what is written here is in nobody's stream.
+    let is_replica = settings.replica.primary.is_some() || replication.link.is_some();
     let is_linked = replication.link.as_ref().is_some_and(|link| link.is_linked());
     let few = !is_replica && settings.keys.replicas_min > replication.good_replicas;
     [

@@ -8,6 +8,7 @@ mod expiry;
 mod freeing;
 mod held;
 mod memory;
+mod moving;
 mod propagation;
 mod restore;
 mod scripts;

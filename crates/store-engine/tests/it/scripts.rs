@@ -1,6 +1,8 @@
 //! What becomes of the effects of scripts.
 
 use store_resp::{OwnedRequest, Reply};
+use store_types::crc64::crc64;
+use store_types::dump::{VERSION, Writer};
 
 use crate::world::World;
 
@@ -88,4 +90,97 @@ fn a_script_of_many_calls_sees_one_moment() {
                 local after = redis.call('time')
                 return before[1] == after[1] and before[2] == after[2]";
     assert_eq!(eval(&mut world, code), Reply::Integer(1));
+}
+
+/// FUNCTION RESTORE of these libraries.
+fn restore(world: &mut World, codes: &[&str], policy: &str) -> Reply {
+    let mut payload = Vec::new();
+    for code in codes {
+        payload.push(245);
+        Writer::new(&mut payload, None).string(code.as_bytes());
+    }
+    payload.extend_from_slice(&VERSION.to_le_bytes());
+    let checksum = crc64(0, &payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+    let words = [&b"FUNCTION"[..], b"RESTORE", &payload, policy.as_bytes()];
+    world.execute("main", OwnedRequest::from_args(words).as_request());
+    world.take_reply("main").unwrap()
+}
+
+fn library(name: &str, function: &str, answer: u32) -> String {
+    format!(
+        "#!lua name={name}\n\
+         redis.register_function('{function}', function() return {answer} end)"
+    )
+}
+
+#[test]
+fn libraries_are_restored_all_or_none() {
+    let mut world = World::seeded(15);
+    let (a, b) = (library("a", "f", 1), library("b", "g", 2));
+    assert_eq!(restore(&mut world, &[&a, &b], "APPEND"), Reply::Simple("OK".into()));
+    for (codes, policy, text) in [
+        (vec![library("c", "h", 3), a.clone()], "APPEND", "ERR Library 'a' already exists"),
+        (
+            vec![library("c", "h", 3), library("d", "F", 3)],
+            "APPEND",
+            "ERR Function F already exists",
+        ),
+        (vec![library("c", "f", 3)], "REPLACE", "ERR Function f already exists"),
+        (
+            vec![library("a", "f", 3), library("a", "f", 3)],
+            "REPLACE",
+            "ERR Library 'a' already exists",
+        ),
+        (
+            vec![library("c", "h", 3), library("d", "h", 3)],
+            "FLUSH",
+            "ERR Function h already exists",
+        ),
+        (
+            vec![library("c", "h", 3), "#!lua name=d\nnosuch()".into()],
+            "FLUSH",
+            "ERR Error registering",
+        ),
+    ] {
+        let codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+        let Reply::Error(error) = restore(&mut world, &codes, policy) else { panic!("{codes:?}") };
+        assert!(error.starts_with(text), "{error}");
+        assert_eq!(world.run("FCALL f 0"), Reply::Integer(1), "{codes:?}");
+        assert_eq!(world.run("FCALL g 0"), Reply::Integer(2), "{codes:?}");
+        assert!(matches!(world.run("FCALL h 0"), Reply::Error(_)), "{codes:?}");
+    }
+    // What was one library's may become another's, when both are replaced.
+    let (a, b) = (library("a", "g", 5), library("b", "f", 6));
+    assert_eq!(restore(&mut world, &[&a, &b], "REPLACE"), Reply::Simple("OK".into()));
+    assert_eq!(world.run("FCALL g 0"), Reply::Integer(5));
+    assert_eq!(world.run("FCALL f 0"), Reply::Integer(6));
+    assert_eq!(restore(&mut world, &[&library("z", "f", 7)], "FLUSH"), Reply::Simple("OK".into()));
+    assert_eq!(world.run("FCALL f 0"), Reply::Integer(7));
+    assert!(matches!(world.run("FCALL g 0"), Reply::Error(_)));
+}
+
+#[test]
+fn the_libraries_of_a_payload_have_one_time_together() {
+    let mut world = World::seeded(16);
+    let slow = |name: &str| {
+        format!(
+            "#!lua name={name}\nfor i = 1, 3e7 do end redis.register_function('{name}', function() end)"
+        )
+    };
+    let codes: Vec<String> = (0..20).map(|number| slow(&format!("l{number}"))).collect();
+    let codes: Vec<&str> = codes.iter().map(String::as_str).collect();
+    assert_eq!(restore(&mut world, &codes[..1], "APPEND"), Reply::Simple("OK".into()));
+    let Reply::Error(error) = restore(&mut world, &codes, "REPLACE") else { panic!("it took all") };
+    assert!(error.contains("FUNCTION LOAD timeout"), "{error}");
+}
+
+/// A minute and more where each is looked for among all.
+#[test]
+fn many_functions_are_registered_one_as_quickly_as_the_other() {
+    let mut world = World::seeded(17);
+    let code = "#!lua name=a\nfor i = 1, 45000 do \
+                redis.register_function('f' .. i, function() return i end) end";
+    assert_eq!(restore(&mut world, &[code], "APPEND"), Reply::Simple("OK".into()));
+    assert_eq!(world.run("FCALL F45000 0"), Reply::Integer(45_000));
 }

@@ -39,7 +39,12 @@ impl Layout {
     /// The manifest of data that a full sync replaced: it counts no more, and its files stay until
     /// the new data is in files of its own.
     pub fn superseded_manifest(&self) -> PathBuf {
-        self.path_of(&format!("{}.manifest.superseded", self.file_name))
+        self.path_of(&self.superseded_name())
+    }
+
+    /// Its name in the folder.
+    pub fn superseded_name(&self) -> String {
+        format!("{}.manifest.superseded", self.file_name)
     }
 
     /// The one file of servers before Redis 7.0.

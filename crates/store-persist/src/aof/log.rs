@@ -16,7 +16,7 @@ use store_resp::Request;
 use super::encode::{Encoder, Increment};
 use super::layout::Layout;
 use super::manifest::{FileKind, Manifest};
-use super::plan::{begun_manifest, write_manifest};
+use super::plan::{begun_manifest, superseded_manifest, write_manifest};
 pub use super::rewrite::Switch;
 use crate::disk::{Disk, DiskFile, SyncFile, is_gone};
 
@@ -631,8 +631,10 @@ fn tidy(disk: &dyn Disk, layout: &Layout, manifest: &mut Manifest) -> io::Result
     let names = disk.list(&layout.folder())?;
     manifest.pass_over(layout, &names);
     let begun = begun_manifest(disk, layout);
+    // The only copy, perhaps; and who lets it count again needs all of it.
+    let aside = superseded_manifest(disk, layout);
     let is_unused = |name: &str| match layout.parse_name(name) {
-        _ if manifest.lists(name) || manifest.is_empty() => false,
+        _ if manifest.lists(name) || manifest.is_empty() || aside.lists(name) => false,
         // A rewrite was about to list it: all that it has is in the files that count.
         Some((FileKind::Base, _)) => begun.lists(name),
         Some(_) => disk.size(&layout.path_of(name)).is_ok_and(|len| len == 0),

@@ -28,7 +28,7 @@ use store_resp::Request;
 use super::layout::Layout;
 use super::log::{AppendError, AppendLog, AppendSettings, FsyncPolicy, Job};
 use super::manifest::{Manifest, Numbers};
-use super::plan::{make_plan, set_aside, superseded_manifest};
+use super::plan::{make_plan, remove_begun, set_aside, superseded_manifest};
 use super::rewrite::{create_base, make_durable_folder, replace_all};
 use crate::disk::Disk;
 
@@ -235,6 +235,9 @@ pub struct AppendFile {
     tries_for_end: bool,
     /// Set while the data of a primary, or nothing, takes the place of what the files had.
     replaced: Option<Replaced>,
+    /// The list of what was set aside, while a thread removes that. It is not the thread's to
+    /// remove: another full sync may set more aside before it comes to it.
+    unneeded: Option<(u64, PathBuf)>,
     facts: AofFacts,
     outputs: VecDeque<Output>,
 }
@@ -255,6 +258,7 @@ impl AppendFile {
             retry_at_ms: 0,
             tries_for_end: false,
             replaced: None,
+            unneeded: None,
             facts: AofFacts::default(),
             outputs: VecDeque::new(),
         }
@@ -267,7 +271,7 @@ impl AppendFile {
     pub fn open(
         &mut self,
         settings: Settings,
-        loaded: Manifest,
+        mut loaded: Manifest,
         write_base: impl FnOnce(&Path) -> io::Result<()>,
     ) -> io::Result<()> {
         self.settings = settings;
@@ -281,6 +285,7 @@ impl AppendFile {
             true => {
                 let folder = layout.folder();
                 self.note(format!("Creating AOF base file in {} on start", folder.display()));
+                remove_begun(&*self.disk, &layout, &mut loaded)?;
                 let generation = self.next_generation();
                 let is_rdb = self.settings.has_rdb_base;
                 create_base(&*self.disk, &layout, loaded, is_rdb, generation, write_base)?
@@ -325,6 +330,7 @@ impl AppendFile {
         self.settings.is_wanted = false;
         self.turn_off(now_ms);
         self.replaced = Some(Replaced::Lost);
+        self.unneeded = None;
         let path = layout.superseded_manifest();
         match set_aside(&*self.disk, &layout) {
             Ok(true) => self.note(format!(
@@ -361,11 +367,21 @@ impl AppendFile {
         }
         let aside = superseded_manifest(&*self.disk, layout);
         let old = aside.base.iter().chain(&aside.increments).chain(&aside.history);
-        let old = old.filter(|file| !manifest.lists(&file.name));
-        let mut paths: Vec<_> = old.map(|file| layout.path_of(&file.name)).collect();
-        paths.push(layout.superseded_manifest());
+        let itself = layout.superseded_name();
+        let old = old.filter(|file| !manifest.lists(&file.name) && file.name != itself);
+        let paths: Vec<_> = old.map(|file| layout.path_of(&file.name)).collect();
         let generation = self.next_generation();
+        self.unneeded = Some((generation, layout.superseded_manifest()));
         self.outputs.push_back(Output::Work(Job::Remove { generation, paths }));
+    }
+
+    /// What was set aside is gone, and so may the list of it, unless something has joined it since.
+    fn forget_list(&mut self, generation: u64) {
+        let is_due = self.unneeded.as_ref().is_some_and(|(of, _)| *of == generation);
+        if let Some((_, path)) = self.unneeded.take_if(|_| is_due) {
+            // Where it stays, it lists what is not there.
+            let _ = self.disk.remove(&path);
+        }
     }
 
     /// BGREWRITEAOF.
@@ -480,6 +496,7 @@ impl AppendFile {
                 }
             }
             Event::Removed { generation, paths } => {
+                self.forget_list(generation);
                 if let Some(log) = self.log_of(generation) {
                     log.handle_removed(&paths);
                 }
@@ -677,8 +694,9 @@ impl AppendFile {
             State::Starting(_) => {
                 self.state = State::Starting(None);
                 let plan = make_plan(&*self.disk, &layout).map_err(io::Error::other)?;
-                let (disk, base) = (Arc::clone(&self.disk), base(&layout));
                 let mut manifest = plan.manifest;
+                remove_begun(&*self.disk, &layout, &mut manifest)?;
+                let (disk, base) = (Arc::clone(&self.disk), base(&layout));
                 manifest.continue_numbers(self.used);
                 let log = AppendLog::begin_unlisted(disk, layout, manifest, now_ms, generation)?;
                 self.state = State::Starting(Some((log, base.clone())));

@@ -149,14 +149,26 @@ pub(super) fn superseded_manifest(disk: &dyn Disk, layout: &Layout) -> Manifest 
 /// Fails, and what counted does, when the disk does. True when there was something.
 pub(super) fn set_aside(disk: &dyn Disk, layout: &Layout) -> io::Result<bool> {
     let current = read_manifest(disk, layout).map_err(io::Error::other)?;
+    let (manifest, aside) = (layout.manifest(), layout.superseded_manifest());
+    let is_joined = disk::exists(disk, &aside);
     if current.is_empty() {
+        // The disk may have failed behind the rename of the last time.
+        if is_joined {
+            disk.sync_folder(&layout.folder())?;
+        }
         return Ok(false);
     }
-    let (manifest, aside) = (layout.manifest(), layout.superseded_manifest());
-    if disk::exists(disk, &aside) {
-        let mut all = superseded_manifest(disk, layout);
-        let listed = current.base.into_iter().chain(current.increments).chain(current.history);
-        all.history.extend(listed.map(|file| ListedFile { kind: FileKind::History, ..file }));
+    let left_over = highest_left_over(disk, layout, &current)?;
+    if is_joined || left_over.is_some() {
+        let mut all = current;
+        if is_joined {
+            let listed = all.base.into_iter().chain(all.increments).chain(all.history);
+            let listed = listed.map(|file| ListedFile { kind: FileKind::History, ..file });
+            let joining: Vec<ListedFile> = listed.collect();
+            all = superseded_manifest(disk, layout);
+            all.history.extend(joining);
+        }
+        all.history.extend(left_over);
         disk::replace(disk, &aside, &layout.new_manifest(), all.to_text().as_bytes())?;
         disk.sync_folder(&layout.folder())?;
         disk.remove(&manifest)?;
@@ -165,6 +177,23 @@ pub(super) fn set_aside(disk: &dyn Disk, layout: &Layout) -> io::Result<bool> {
     }
     disk.sync_folder(&layout.folder())?;
     Ok(true)
+}
+
+/// An entry with the highest number of an increment in the folder, if that is higher than those of
+/// the list: a crash left it, and it must not pass for what is written after this. The entry names
+/// the list itself, so that nobody removes a file for it that may be another's.
+fn highest_left_over(
+    disk: &dyn Disk,
+    layout: &Layout,
+    current: &Manifest,
+) -> io::Result<Option<ListedFile>> {
+    let names = disk.list(&layout.folder())?;
+    let parsed = names.iter().filter_map(|name| layout.parse_name(name));
+    let increments = parsed.filter(|(kind, _)| *kind == FileKind::Increment);
+    let highest = increments.map(|(_, number)| number).max().unwrap_or(0);
+    let name = layout.superseded_name();
+    let entry = ListedFile { name, sequence: highest, kind: FileKind::History };
+    Ok((highest > current.numbers().increment).then_some(entry))
 }
 
 /// Without a manifest there is nothing to load, unless it was lost: then there are increments that
@@ -178,7 +207,9 @@ fn find_unlisted(disk: &dyn Disk, layout: &Layout) -> Result<Vec<ListedFile>, Pl
     let mut history = Vec::new();
     for name in names {
         let Some((kind, sequence)) = layout.parse_name(&name) else { continue };
-        if superseded.lists(&name) {
+        // What was left over and listed nowhere when files were set aside has a lower number than
+        // theirs, and what is written afterwards a higher one.
+        if superseded.lists(&name) || sequence <= superseded.numbers().increment {
             continue;
         }
         let path = layout.path_of(&name);
@@ -229,6 +260,28 @@ pub(super) fn write_manifest(
 ) -> io::Result<()> {
     prepare_manifest(disk, layout, manifest)?;
     commit_manifest(disk, layout)
+}
+
+/// Where nothing counts, what a crash left is history, and only a manifest that was begun says so.
+/// It goes before another one is begun in its place: a crash could leave neither.
+pub(super) fn remove_begun(
+    disk: &dyn Disk,
+    layout: &Layout,
+    manifest: &mut Manifest,
+) -> io::Result<()> {
+    if !manifest.is_empty() || manifest.history.is_empty() {
+        return Ok(());
+    }
+    for file in &manifest.history {
+        match disk.remove(&layout.path_of(&file.name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    disk.sync_folder(&layout.folder())?;
+    let names: Vec<String> = manifest.history.drain(..).map(|file| file.name).collect();
+    manifest.pass_over(layout, &names);
+    Ok(())
 }
 
 /// Writes a manifest that does not count yet.

@@ -11,7 +11,11 @@ use super::encode::{Increment, SUM_BEGIN, SUM_MARK};
 /// Read at once.
 const CHUNK_LEN: usize = 256 * 1024;
 /// One argument is shorter than what spans can count.
-const LIMITS: Limits = Limits { authenticated: true, bulk_max: 4 * 1024 * 1024 * 1024 - 64 * 1024 };
+const LIMITS: Limits = Limits {
+    authenticated: true,
+    bulk_max: 4 * 1024 * 1024 * 1024 - 64 * 1024,
+    args_max: Limits::ARGS_MAX,
+};
 /// Longer rests are not looked through for zeros.
 const TORN_MAX: usize = 64 * 1024 * 1024;
 /// A line that begins with `#`.

@@ -109,7 +109,7 @@ impl Fault {
     }
 }
 
-fn describe_key(key: &[u8]) -> String {
+pub(super) fn describe_key(key: &[u8]) -> String {
     const SHOWN_MAX: usize = 64;
     let shown = key[..key.len().min(SHOWN_MAX)].escape_ascii();
     let more = if key.len() > SHOWN_MAX { "…" } else { "" };

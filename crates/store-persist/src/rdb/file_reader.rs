@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
+use store_types::Damaged;
 use store_types::Limits;
 use store_types::crc64::crc64;
 use store_types::dump::{LoadError, Reader, Value, load_value};
 
-use super::error::{Fault, RdbError};
+use super::error::{Fault, RdbError, describe_key};
 use super::part::Access;
 use super::{CHECKSUM_SINCE, MAGIC, VERSION, opcode};
 
@@ -144,11 +145,29 @@ pub struct FileReader<R> {
     is_ended: bool,
     /// Whether the checksum must be right.
     verifies: bool,
+    mended: Mended,
+}
+
+/// Values of a file that contradicted themselves and were made whole, as redis-server takes them:
+/// see [`Reader::forgiving`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// How many.
+    pub values: u64,
+    /// The first of them, and what was wrong with it.
+    pub first: Option<String>,
+}
+
+impl Mended {
+    fn note(&mut self, key: &[u8], fault: Damaged) {
+        self.values += 1;
+        self.first.get_or_insert_with(|| format!("{}: {fault}", describe_key(key)));
+    }
 }
 
 /// What the bytes before a key tell about it.
 #[derive(Default)]
-struct Told {
+struct KeyHead {
     expires_at: Option<u64>,
     access: Access,
 }
@@ -171,6 +190,7 @@ impl<R: Read> FileReader<R> {
             buffer_offset: 0,
             is_ended: false,
             verifies: true,
+            mended: Mended::default(),
         };
         let head: [u8; 9] = match file.parse(|reader| reader.array()) {
             Err(RdbError::Damaged { .. }) => return Err(file.damaged(Fault::NoRdb)),
@@ -191,6 +211,11 @@ impl<R: Read> FileReader<R> {
     /// unless somebody says otherwise.
     pub fn verify_checksum(&mut self, verifies: bool) {
         self.verifies = verifies;
+    }
+
+    /// What was made whole so far.
+    pub fn mended(&self) -> &Mended {
+        &self.mended
     }
 
     /// The version of the file.
@@ -219,7 +244,7 @@ impl<R: Read> FileReader<R> {
     /// # Errors
     /// As [`next_item`](Self::next_item).
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, RdbError> {
-        let mut told = Told::default();
+        let mut head = KeyHead::default();
         while !self.is_ended {
             match self.parse(|reader| reader.byte())? {
                 opcode::END => {
@@ -230,27 +255,27 @@ impl<R: Read> FileReader<R> {
                 opcode::EXPIRE_TIME_MS => {
                     // Redis keeps "no end" as -1, and takes it for that when it reads it.
                     let unix_ms = self.parse(|reader| reader.milliseconds())?;
-                    told.expires_at = (unix_ms != -1).then(|| moment(unix_ms));
+                    head.expires_at = (unix_ms != -1).then(|| moment(unix_ms));
                 }
                 opcode::EXPIRE_TIME => {
                     let seconds = i32::from_le_bytes(self.parse(|reader| reader.array())?);
-                    told.expires_at = Some(moment(i64::from(seconds) * 1000));
+                    head.expires_at = Some(moment(i64::from(seconds) * 1000));
                 }
                 opcode::IDLE => {
                     // More than a signed number holds says nothing, as in Redis.
                     let seconds = self.parse(|reader| reader.length())?;
                     if i64::try_from(seconds).is_ok() {
-                        told.access = Access::Idle(seconds);
+                        head.access = Access::Idle(seconds);
                     }
                 }
                 opcode::FREQUENCY => {
-                    told.access = Access::Frequency(self.parse(|reader| reader.byte())?)
+                    head.access = Access::Frequency(self.parse(|reader| reader.byte())?)
                 }
                 code if code >= opcode::FUNCTION => {
                     return self.beside(code).map(|item| Some(Record::Item(item)));
                 }
-                TEXT => return self.text(told).map(Some),
-                code => return self.entry(code, told).map(|item| Some(Record::Item(item))),
+                TEXT => return self.text(head).map(Some),
+                code => return self.entry(code, head).map(|item| Some(Record::Item(item))),
             }
         }
         Ok(None)
@@ -282,13 +307,13 @@ impl<R: Read> FileReader<R> {
     }
 
     /// A key whose value is a string, parsed in one go so that both lie in the buffer in the end.
-    fn text(&mut self, told: Told) -> Result<Record<'_>, RdbError> {
+    fn text(&mut self, head: KeyHead) -> Result<Record<'_>, RdbError> {
         let (key, value) = match self.parse(|r| Ok((Piece::parse(r)?, Piece::parse(r)?))) {
             Ok(both) => both,
             // Once more, for an error that names the key.
-            Err(_) => return self.entry(TEXT, told).map(Record::Item),
+            Err(_) => return self.entry(TEXT, head).map(Record::Item),
         };
-        let Told { expires_at, access } = told;
+        let KeyHead { expires_at, access } = head;
         if let Piece::Lies { before_end, len } = value
             && before_end == len
             && len >= LARGE_LEN
@@ -311,7 +336,7 @@ impl<R: Read> FileReader<R> {
         taken
     }
 
-    fn entry(&mut self, code: u8, told: Told) -> Result<Item, RdbError> {
+    fn entry(&mut self, code: u8, head: KeyHead) -> Result<Item, RdbError> {
         const MODULE: u8 = 6;
         const MODULE_2: u8 = 7;
         let key = self.parse(owned_string)?;
@@ -320,15 +345,18 @@ impl<R: Read> FileReader<R> {
             return Err(self.damaged(Fault::Module { key, module }));
         }
         let limits = self.limits;
-        let value = self.parse_with(
+        let (value, mended) = self.parse_with(
             |reader| match load_value(code, reader, &limits) {
-                Err(LoadError::Empty) => Ok(None),
-                loaded => loaded.map(Some),
+                Err(LoadError::Empty) => Ok((None, None)),
+                loaded => loaded.map(|value| (Some(value), reader.mended())),
             },
             |error| Fault::Value { key: key.clone(), error },
         )?;
+        if let Some(fault) = mended {
+            self.mended.note(&key, fault);
+        }
         let Some(value) = value else { return Ok(Item::EmptyKey(key)) };
-        let Told { expires_at, access } = told;
+        let KeyHead { expires_at, access } = head;
         Ok(Item::Entry(LoadedEntry { db: self.db, key, expires_at, access, value }))
     }
 
@@ -361,7 +389,7 @@ impl<R: Read> FileReader<R> {
         fault: impl Fn(LoadError) -> Fault,
     ) -> Result<T, RdbError> {
         loop {
-            let mut reader = Reader::new(&self.buffer[self.at..]);
+            let mut reader = Reader::forgiving(&self.buffer[self.at..]);
             let parsed = parse(&mut reader);
             let stopped_at = self.buffer.len() - reader.rest().len();
             let lacking = reader.lacking();

@@ -19,7 +19,7 @@ mod part;
 
 pub use encoder::Encoder;
 pub use error::{Fault, RdbError};
-pub use file_reader::{FileReader, Item, LoadedEntry, Record, TextEntry};
+pub use file_reader::{FileReader, Item, LoadedEntry, Mended, Record, TextEntry};
 pub use file_writer::{FileWriter, Head, WriteOptions};
 pub use part::{Access, EntryHead, Part, Run, SavedEntry, SavedValue};
 

@@ -32,7 +32,8 @@ fn write_base(disk: &SimulatedDisk, path: &Path) -> std::io::Result<()> {
     file.sync()
 }
 
-/// Writes the bases that are asked for, and returns the files that a thread is to remove.
+/// Writes the bases that are asked for, and returns the files that a thread is to remove. It says
+/// that it has.
 fn drive(file: &mut AppendFile, disk: &SimulatedDisk) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     while let Some(output) = file.poll_output() {
@@ -41,7 +42,10 @@ fn drive(file: &mut AppendFile, disk: &SimulatedDisk) -> Vec<PathBuf> {
                 write_base(disk, &path).unwrap();
                 file.handle_event(0, Event::BaseWritten { generation, path, result: Ok(()) });
             }
-            Output::Work(Job::Remove { paths, .. }) => removed.extend(paths),
+            Output::Work(Job::Remove { generation, paths }) => {
+                removed.extend(paths.iter().cloned());
+                file.handle_event(0, Event::Removed { generation, paths });
+            }
             _ => {}
         }
     }
@@ -104,13 +108,49 @@ fn files_of_data_that_was_replaced_count_for_no_start_whenever_the_machine_crash
             assert!(plan.parts.is_empty() && plan.superseded.is_some(), "seed {seed}");
             continue;
         }
+        assert!(exists(&disk, &settings.layout.superseded_manifest()));
         let removed = drive(&mut file, &disk);
         assert!(!file.facts().breaks_promise && file.phase() == Phase::On);
-        assert!(removed.contains(&settings.layout.superseded_manifest()), "{removed:?}");
+        assert!(!exists(&disk, &settings.layout.superseded_manifest()), "nothing is set aside");
         let counted = file.files().unwrap();
         assert!(removed.iter().all(|path| !counted.contains(path)), "{removed:?}");
         let plan = make_plan(&disk.crash(), &settings.layout).unwrap();
         assert!(!plan.parts.is_empty(), "seed {seed}: the new data counts");
+    }
+}
+
+/// A thread that removes what was set aside is late: another full sync comes before it.
+#[test]
+fn a_late_removal_takes_nothing_that_was_set_aside_meanwhile() {
+    let disk = SimulatedDisk::seeded(1);
+    let (mut file, settings) = left_behind(&disk, FsyncPolicy::Always);
+    let mut late = Vec::new();
+    for _ in 0..2 {
+        file.handle_data_replaced();
+        file.apply(0, settings.clone());
+        file.begin_due_rewrite(0, true);
+        while let Some(output) = file.poll_output() {
+            match output {
+                Output::WriteBase { generation, path, .. } => {
+                    write_base(&disk, &path).unwrap();
+                    file.handle_event(0, Event::BaseWritten { generation, path, result: Ok(()) });
+                }
+                Output::Work(Job::Remove { generation, paths }) => late.push((generation, paths)),
+                Output::Warn(line) => panic!("{line}"),
+                _ => {}
+            }
+        }
+        assert_eq!(file.phase(), Phase::On);
+        let request = OwnedRequest::from_args([&b"SET"[..], b"new", b"1"]);
+        file.add(0, [(0, request.as_request())].into_iter());
+        file.flush(0).unwrap();
+        file.handle_data_leaving(0);
+        for (generation, paths) in late.drain(..) {
+            paths.iter().for_each(|path| _ = disk.remove(path));
+            file.handle_event(0, Event::Removed { generation, paths });
+        }
+        let plan = make_plan(&disk, &settings.layout).unwrap();
+        assert!(plan.parts.is_empty() && plan.superseded.is_some());
     }
 }
 

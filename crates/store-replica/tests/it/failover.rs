@@ -103,6 +103,46 @@ fn a_target_that_came_back_as_a_stranger_is_not_followed() {
     assert_eq!(primary.core.history().offset(), history.offset(), "nothing was given up");
 }
 
+/// A primary that hands over to whom it does not reach, until its time of 1,500 ms is over.
+fn out_of_time(come_so_far: impl FnOnce(&mut Server)) -> Server {
+    let mut primary = primary_with_replica();
+    let timeout = Some(Duration::from_millis(1_500));
+    let request = FailoverRequest { timeout, ..FailoverRequest::default() };
+    primary.core.start_failover(primary.now, request).unwrap();
+    assert_eq!(primary.core.failover_phase(), FailoverPhase::InProgress);
+    come_so_far(&mut primary);
+    primary.pass(1_400);
+    assert_eq!(primary.core.failover_phase(), FailoverPhase::InProgress);
+    primary.outputs();
+    primary.pass(200);
+    primary
+}
+
+#[test]
+fn a_target_that_is_not_reached_in_time_leaves_the_old_primary_in_charge() {
+    let silent = |primary: &mut Server| primary.core.handle_link_up(primary.now);
+    let refusing = |primary: &mut Server| primary.core.handle_link_down(primary.now);
+    for come_so_far in [silent, refusing, |_: &mut Server| {}] {
+        let mut primary = out_of_time(come_so_far);
+        assert!(primary.core.is_primary());
+        assert!(primary.outputs().contains(&Output::Unpause));
+    }
+}
+
+#[test]
+fn a_target_that_was_asked_may_have_taken_over_whatever_the_time() {
+    let asked = |primary: &mut Server| primary.shake_hands();
+    let lost = |primary: &mut Server| {
+        primary.shake_hands();
+        primary.core.handle_link_down(primary.now);
+    };
+    for come_so_far in [asked, lost] {
+        let primary = out_of_time(come_so_far);
+        assert_eq!(primary.core.failover_phase(), FailoverPhase::InProgress);
+        assert!(!primary.core.is_primary());
+    }
+}
+
 #[test]
 fn time_and_force_decide_about_a_replica_that_lacks_something() {
     for is_forced in [false, true] {

@@ -1,7 +1,8 @@
 //! The replica's side, word by word as Redis 7.0 expects it.
 
 use store_replica::{
-    CloseReason, Event, Facts, LinkFault, LinkPhase, Login, Output, Role, Settings,
+    Address, CloseReason, Event, FAILED_WRITES_MAX, Facts, LinkFault, LinkPhase, Login, Output,
+    REFUSED_LOADS_MAX, Role, Settings,
 };
 
 use crate::pair::{SESSION, Server, address, encoded};
@@ -225,6 +226,68 @@ fn a_payload_that_cannot_be_loaded_is_asked_for_less_and_less_often() {
     assert_eq!(server.fail_to_load(), 1);
 }
 
+/// Gets payloads that are not taken here, until it asks for no more. Returns how many.
+fn refuse_all(server: &mut Server) -> u32 {
+    for count in 1..20 {
+        server.shake_hands();
+        server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+        server.core.handle_refused(server.now);
+        let outputs = server.outputs();
+        let stopped = Output::Log(Event::LinkStopped(LinkFault::Unreadable));
+        assert_eq!(outputs.contains(&stopped), server.core.is_link_stopped());
+        assert!(outputs.contains(&Output::LinkClose));
+        let Some(pause) = server.core.dials_in(server.now) else { return count };
+        server.wait_for_dial(pause.as_secs());
+    }
+    panic!("it asks for ever");
+}
+
+#[test]
+fn what_is_refused_again_and_again_is_asked_for_when_an_operator_says_so_and_not_before() {
+    let mut server = synced(Server::with_delay_zero(1), 100);
+    server.core.handle_link_down(server.now);
+    server.pass(0);
+    server.outputs();
+    assert_eq!(refuse_all(&mut server), REFUSED_LOADS_MAX);
+    assert!(!server.core.is_primary(), "it has not changed sides");
+    assert_eq!(server.core.link_phase(), Some(LinkPhase::Connect));
+    assert_eq!(server.core.history().id().as_str(), ID, "it has what it had");
+    // Whatever time brings, or a connection that is reported late.
+    server.core.handle_link_down(server.now);
+    server.core.handle_link_up(server.now);
+    server.core.handle_link_bytes(server.now, b"+PONG\r\n");
+    for _ in 0..100 {
+        server.pass(60_000);
+        assert!(!server.outputs().iter().any(|it| matches!(it, Output::Dial(_))));
+    }
+    // Named again, it is asked for as often as at first, and another primary likewise.
+    for primary in [address(), Address { host: "elsewhere".to_owned(), port: 1 }] {
+        server.core.follow(server.now, primary.clone());
+        assert!(server.outputs().contains(&Output::Dial(primary.clone())));
+        server.shake_hands();
+        server.hear(&format!("+FULLRESYNC {OTHER} 500\r\n$4\r\nDATA"));
+        server.core.handle_refused(server.now);
+        server.outputs();
+        assert_eq!(server.core.dials_in(server.now).unwrap().as_secs(), 1);
+        server.core.follow(server.now, address());
+    }
+    // It can be promoted, and then has no link.
+    server.core.promote(server.now);
+    assert!(server.core.is_primary() && !server.core.is_link_stopped());
+}
+
+#[test]
+fn payloads_that_broke_off_are_none_that_were_refused() {
+    let mut server = Server::with_delay_zero(1);
+    server.core.follow(server.now, address());
+    server.outputs();
+    for _ in 0..3 * REFUSED_LOADS_MAX {
+        let pause = server.fail_to_load();
+        server.wait_for_dial(pause);
+    }
+    assert_eq!(refuse_all(&mut server), REFUSED_LOADS_MAX);
+}
+
 #[test]
 fn a_payload_that_breaks_off_loses_nothing_that_is_kept_aside() {
     let mut server = synced(Server::with_delay_zero(1), 100);
@@ -364,6 +427,31 @@ fn behind_a_write_that_failed_everything_is_asked_for_and_less_and_less_often() 
         server.core.handle_loaded(server.now, Some(0));
         server.outputs();
     }
+}
+
+#[test]
+fn a_primary_whose_writes_fail_again_and_again_is_left_alone() {
+    let mut server = synced(Server::with_delay_zero(1), 100);
+    for count in 1..=FAILED_WRITES_MAX {
+        assert!(!server.core.is_link_stopped());
+        server.hear(&encoded("LPUSH s 1"));
+        assert!(server.core.next_request(server.now).is_some());
+        server.core.handle_failed_write(server.now, 0);
+        let outputs = server.outputs();
+        let stopped = Output::Log(Event::LinkStopped(LinkFault::FailedWrite));
+        assert_eq!(outputs.contains(&stopped), count == FAILED_WRITES_MAX);
+        let Some(pause) = server.core.dials_in(server.now) else { break };
+        server.wait_for_dial(pause.as_secs());
+        server.shake_hands();
+        server.hear(&format!("+FULLRESYNC {ID} 100\r\n$4\r\nDATA"));
+        server.core.handle_loaded(server.now, Some(0));
+        server.outputs();
+    }
+    assert!(server.core.is_link_stopped());
+    server.pass(600_000);
+    assert!(!server.outputs().iter().any(|it| matches!(it, Output::Dial(_))));
+    server.core.follow(server.now, address());
+    assert!(server.outputs().contains(&Output::Dial(address())));
 }
 
 #[test]

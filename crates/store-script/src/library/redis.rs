@@ -350,8 +350,10 @@ fn register_function(stack: &mut Stack<'_>, context: &Context) -> Result<c_int, 
         Ok(Draft { name, description, flags }) => {
             stack.push_copy(2);
             let callback = stack.keep();
-            let registered = Registered { name, description, flags, callback };
-            context.loading.borrow_mut().get_or_insert_default().push(registered);
+            let mut loading = context.loading.borrow_mut();
+            let loading = loading.get_or_insert_default();
+            loading.names.insert(name.clone());
+            loading.functions.push(Registered { name, description, flags, callback });
             Ok(0)
         }
         Err(text) => Err(refuse(stack, text)),
@@ -374,11 +376,11 @@ fn check_new(context: &Context, draft: Draft) -> Result<Draft, &'static str> {
         );
     }
     let loading = context.loading.borrow();
-    let functions = loading.as_deref().unwrap_or_default();
-    if functions.iter().any(|known| known.name == draft.name) {
+    let Some(loading) = &*loading else { return Ok(draft) };
+    if loading.names.contains(&draft.name) {
         return Err("Function already exists in the library");
     }
-    if functions.len() >= context.limits().functions_max {
+    if loading.functions.len() >= context.limits().functions_max {
         return Err("Too many functions in the library");
     }
     Ok(draft)

@@ -215,6 +215,13 @@ pub(super) unsafe fn pay(state: *mut ffi::lua_State, units: u64) {
     }
 }
 
+/// `table[key] = value` of the three arguments.
+pub(super) unsafe extern "C-unwind" fn raw_set(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: L1. Whoever calls this has looked at the key.
+    unsafe { ffi::lua_rawset(state, 1) }
+    0
+}
+
 /// Notes where the error was raised, before the stack unwinds, and passes it on.
 pub(super) unsafe extern "C-unwind" fn note_place(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: called by Lua as error handler, with the context as upvalue. Nothing here raises:

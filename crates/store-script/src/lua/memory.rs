@@ -6,6 +6,7 @@ use std::ptr;
 
 use mlua::ffi;
 
+use super::chains::Chains;
 use super::entry::hook;
 
 /// Bytes that may be allocated between two ticks. An instruction that joins long strings copies as
@@ -46,6 +47,7 @@ struct Inner {
     longest: Cell<usize>,
     /// That of all runs of functions: libraries keep strings from one to the next.
     longest_kept: Cell<usize>,
+    chains: Chains,
 }
 
 impl Memory {
@@ -70,6 +72,7 @@ impl Memory {
                 running: Cell::new(ptr::null_mut()),
                 longest: Cell::new(0),
                 longest_kept: Cell::new(0),
+                chains: Chains::default(),
             });
             let data = ptr::from_ref::<Inner>(&inner) as *mut c_void;
             ffi::lua_setallocf(state, allocate, data);
@@ -91,6 +94,23 @@ impl Memory {
     pub(crate) fn begin_run(&self, reach: Reach) {
         let kept = self.0.longest_kept.get().min(self.used());
         self.0.longest.set(if reach == Reach::Kept { kept } else { 0 });
+        self.forget_chains();
+    }
+
+    /// What a table was that is gone by now does not matter any more.
+    pub(crate) fn forget_chains(&self) {
+        self.0.chains.forget_longest();
+    }
+
+    /// Whether garbage should not lie around: see [`Chains`].
+    pub(crate) fn met_chains(&self) -> bool {
+        self.0.chains.was_met()
+    }
+
+    /// Looks at a few chains of large tables. Returns [`slowness`](Self::slowness).
+    pub(crate) fn look_at_chains(&self) -> usize {
+        self.0.chains.sample();
+        self.slowness()
     }
 
     /// A run of functions is over.
@@ -109,9 +129,22 @@ impl Memory {
         (INSTRUCTION_BYTES_MAX / self.0.longest.get().max(1)).max(1)
     }
 
+    /// How many times longer an instruction, or a step of a native, may take because of a table
+    /// whose keys were chosen to be slow.
+    #[inline]
+    pub(crate) fn slowness(&self) -> usize {
+        self.0.chains.factor()
+    }
+
+    /// Whether some table is so large that making room in it may take long.
+    pub(crate) fn has_large_tables(&self) -> bool {
+        self.0.chains.has_any()
+    }
+
     /// There was a tick.
-    pub(crate) fn forget_allocated(&self) {
+    pub(crate) fn note_tick(&self) {
         self.0.allocated.set(0);
+        self.0.chains.sample();
     }
 
     /// Which coroutine runs.
@@ -149,7 +182,12 @@ unsafe extern "C" fn allocate(
         let memory = &*data.cast::<Inner>();
         let old_size = if block.is_null() { 0 } else { old_size };
         let used = memory.used.get() - old_size + new_size;
-        if new_size > old_size && used > memory.limit.get() {
+        let limit = memory.limit.get();
+        if new_size > old_size && used > limit {
+            return ptr::null_mut();
+        }
+        // Where nothing may fail, natives look themselves.
+        if block.is_null() && limit != usize::MAX && !memory.chains.admits(new_size) {
             return ptr::null_mut();
         }
         let new_block = (memory.original)(memory.original_data, block, old_size, new_size);
@@ -157,6 +195,11 @@ unsafe extern "C" fn allocate(
             return new_block;
         }
         memory.used.set(used);
+        if block.is_null() {
+            memory.chains.note_new(new_block.cast(), new_size);
+        } else {
+            memory.chains.note_gone(block.cast(), old_size);
+        }
         if new_size > old_size {
             // Finding a place among as many others may take as long as there are.
             memory.note_allocated(new_size + used / FIND_BYTES);

@@ -16,6 +16,7 @@
 //!   checked by [`Stack`] instead, which answers [`Raise::Memory`].
 
 mod call;
+mod chains;
 mod entry;
 mod frozen;
 mod guard;

@@ -318,8 +318,33 @@ impl<'a> Stack<'a> {
             self.push_text(b"table index is NaN");
             return Err(Raise::Value);
         }
+        if self.kind(-2) == Kind::Number && self.context.allocator().has_large_tables() {
+            return self.set_number_entry(table);
+        }
         unsafe { ffi::lua_rawset(self.state, table) };
         Ok(())
+    }
+
+    /// The same where the room that it takes may be refused. See [`chains`](super::chains).
+    fn set_number_entry(&mut self, table: c_int) -> Result<(), Raise> {
+        self.reserve(4).map_err(|_| Raise::Memory)?;
+        let status = unsafe {
+            let table = ffi::lua_absindex(self.state, table);
+            ffi::lua_pushcclosure(self.state, entry::raw_set, 0);
+            ffi::lua_pushvalue(self.state, table);
+            ffi::lua_pushvalue(self.state, -4);
+            ffi::lua_pushvalue(self.state, -4);
+            let limited = self.context.restore_limit();
+            let status = ffi::lua_pcall(self.state, 3, 0, 0);
+            drop(limited);
+            status
+        };
+        if status == ffi::LUA_OK {
+            self.pop(2);
+            return Ok(());
+        }
+        self.pop(1);
+        Err(Raise::Memory)
     }
 
     /// Replaces the key on top by the next key and its value, or pops it and answers false at the

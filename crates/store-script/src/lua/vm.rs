@@ -92,6 +92,7 @@ impl Vm {
         name: &CStr,
         environment: &Function,
     ) -> Result<Function, Vec<u8>> {
+        self.context.allocator().forget_chains();
         self.context.start_limit();
         let compiled = self.on_stack(|stack| {
             stack.compile(source, name)?;
@@ -99,6 +100,9 @@ impl Vm {
             Ok(stack.keep())
         });
         self.context.end_limit();
+        if self.context.allocator().met_chains() {
+            self.collect();
+        }
         compiled
     }
 
@@ -142,7 +146,8 @@ impl Vm {
 
     /// One script's garbage must not be counted as the next one's use for long.
     fn collect_if_due(&mut self) {
-        if self.memory() > self.floor + self.floor / 2 + GARBAGE_MAX {
+        let met_chains = self.context.allocator().met_chains();
+        if met_chains || self.memory() > self.floor + self.floor / 2 + GARBAGE_MAX {
             self.collect();
         }
     }
@@ -169,13 +174,19 @@ unsafe extern "C-unwind" fn read_source(
     /// Bytes of a piece, and units of work that parsing one of them takes.
     const PIECE: usize = 4096;
     const BYTE: u64 = 8;
+    /// How slow a table of constants may be where nothing ticks.
+    const SLOWNESS_MAX: usize = 32;
     // SAFETY: `compile` passes its reader, which is used by nobody else meanwhile. L1: the parser
     // runs protected.
     unsafe {
         let reader = &mut *data.cast::<SourceReader<'_>>();
         let (piece, rest) = reader.rest.split_at(reader.rest.len().min(PIECE));
         reader.rest = rest;
-        let is_running = reader.context.allocator().is_running();
+        let memory = reader.context.allocator();
+        let is_running = memory.is_running();
+        if !is_running && memory.look_at_chains() > SLOWNESS_MAX {
+            entry::raise_text(state, c"too many constants with the same hash");
+        }
         if is_running && reader.context.spend(piece.len() as u64 * BYTE).is_err() {
             entry::raise_text(state, c"killed");
         }

@@ -6,6 +6,7 @@ mod real;
 mod store;
 
 mod cache;
+mod chains;
 mod functions;
 mod hostile;
 mod kill;

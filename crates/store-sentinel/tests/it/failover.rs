@@ -109,6 +109,29 @@ fn a_replica_that_lost_its_primary_long_ago_is_not_promoted() {
     assert!(story.follows.is_empty());
 }
 
+/// Whether a replica would be promoted that has said for how long it has been without its primary,
+/// and nothing for a while since. Twenty seconds, and those since the primary is down, are allowed.
+fn is_promoted_after(link_down_s: u64) -> bool {
+    let mut story = Story::new("");
+    for port in &SERVERS[1..] {
+        let server = story.servers.get_mut(port).expect("a server");
+        (server.is_link_up, server.link_down_s) = (false, link_down_s);
+    }
+    story.silent.insert(SERVERS[0]);
+    story.passes_until(EventKind::SubjectivelyDown);
+    story.pass(Duration::from_millis(1_500));
+    story.silent.extend(&SERVERS[1..]);
+    story.pass(Duration::from_millis(1_500));
+    story.sentinel.start_failover(story.now, "mymaster").is_ok()
+}
+
+#[test]
+fn a_replica_is_without_its_primary_for_longer_the_older_its_report_is() {
+    assert!(is_promoted_after(20));
+    assert!(!is_promoted_after(22));
+    assert!(!is_promoted_after(u64::MAX));
+}
+
 #[test]
 fn a_replica_that_does_not_obey_ends_the_failover() {
     let mut story = elected("");
@@ -125,6 +148,17 @@ fn an_operator_needs_no_votes_but_somebody_to_take_over() {
     story.sentinel.start_failover(story.now, "mymaster").unwrap();
     assert_eq!(story.sentinel.start_failover(story.now, "mymaster"), Err(FailoverRefused::Running));
     story.passes_until(EventKind::PromotedReplica);
+}
+
+#[test]
+fn a_reset_after_the_promotion_does_not_go_back_to_the_old_primary() {
+    let mut story = elected("");
+    story.passes_until(EventKind::PromotedReplica);
+    assert_eq!((story.group().address(), story.group().config_epoch()), (&address(6380), 1));
+    story.commands(&["reset", "*"]);
+    assert_eq!((story.group().address(), story.group().config_epoch()), (&address(6380), 1));
+    assert!(story.has_told(EventKind::SwitchPrimary), "{:?}", story.told());
+    assert!(story.file.contains("monitor mymaster 10.0.0.1 6380"), "{}", story.file);
 }
 
 #[test]

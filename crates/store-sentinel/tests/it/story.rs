@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use store_replica::{Address, Moment, SessionId};
-use store_resp::Reply;
+use store_resp::{Protocol, Reply};
 use store_sentinel::{
-    Configuration, DownAnswer, DownQuestion, Draw, EventKind, FileOutcome, Group, Hello, LinkId,
-    Output, Question, RunId, Sentinel, Timing, Vote,
+    AdminRequest, Configuration, DownAnswer, DownQuestion, Draw, EventKind, FileOutcome, Group,
+    Hello, LinkId, Output, Question, RunId, Sentinel, Surroundings, Timing, Vote,
 };
 
 /// The three servers, of which the first is the primary.
@@ -50,6 +50,19 @@ pub(crate) struct Story {
     /// Whether writing the file takes for ever.
     pub(crate) is_disk_hanging: bool,
     links: BTreeMap<LinkId, u16>,
+}
+
+/// Every pattern matches, and every program is there.
+struct Everything;
+
+impl Surroundings for Everything {
+    fn is_executable(&self, _: &str) -> bool {
+        true
+    }
+
+    fn matches(&self, _: &[u8], _: &str) -> bool {
+        true
+    }
 }
 
 pub(crate) fn file(extra: &str) -> String {
@@ -147,6 +160,20 @@ impl Story {
         assert!(Hello::parse(hello.as_bytes()).is_some(), "{hello}");
         self.sentinel.handle_hello(self.now, hello.as_bytes());
         self.carry_out();
+    }
+
+    /// SENTINEL, from an operator. The answer.
+    pub(crate) fn commands(&mut self, words: &[&str]) -> Vec<u8> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let (session, protocol) = (SessionId(2), Protocol::Resp2);
+        let request = AdminRequest { session, protocol, words: &words };
+        self.sentinel.handle_command(self.now, request, &Everything);
+        self.carry_out();
+        let replies = self.outputs.iter().rev().find_map(|output| match output {
+            Output::Reply { bytes, .. } => Some(bytes.clone()),
+            _ => None,
+        });
+        replies.expect("an answer")
     }
 
     /// A silent server restarts: its connections are gone, and it answers again.

@@ -221,6 +221,102 @@ fn sentinels_are_found_and_ghosts_at_their_address_go() {
 }
 
 #[test]
+fn a_group_that_is_monitored_anew_gives_no_second_vote_in_an_epoch() {
+    let mut story = Story::new("");
+    assert_eq!(story.is_asked("ann", 7).0.vote, Some(Vote { leader: id("ann"), epoch: 7 }));
+    story.commands(&["remove", "mymaster"]);
+    story.commands(&["monitor", "mymaster", "10.0.0.1", "6379", "2"]);
+    assert_eq!(story.is_asked("bob", 7).0.vote, None);
+    assert_eq!(story.is_asked("bob", 8).0.vote, Some(Vote { leader: id("bob"), epoch: 8 }));
+}
+
+#[test]
+fn a_sentinel_whose_address_was_taken_is_asked_again_when_it_says_where_it_is() {
+    let flags = |story: &mut Story| {
+        story.pass(Duration::from_secs(1));
+        let text = String::from_utf8(story.commands(&["sentinels", "mymaster"])).unwrap();
+        let flags: Vec<_> = text.lines().skip_while(|line| *line != "flags").skip(2).collect();
+        flags[0].to_owned()
+    };
+    let mut story = Story::new("");
+    let ann_is = |port: u16| format!("10.0.0.7,{port},ann,0,mymaster,10.0.0.1,6379,0");
+    let bob_is = |port: u16| format!("10.0.0.7,{port},bob,0,mymaster,10.0.0.1,6379,0");
+    assert_eq!(flags(&mut story), "sentinel");
+    story.hears(&bob_is(26379));
+    assert!(flags(&mut story).ends_with("disconnected"));
+    story.hears(&ann_is(26379));
+    assert!(flags(&mut story).ends_with("disconnected"), "bob was heard there a moment ago");
+    story.pass(Duration::from_secs(10));
+    assert!(flags(&mut story).starts_with("s_down,"), "it is not asked, so it does not answer");
+    story.hears(&ann_is(26379));
+    assert_eq!(flags(&mut story), "sentinel", "bob says no more that it is there");
+    story.hears(&ann_is(26390));
+    assert_eq!(flags(&mut story), "sentinel");
+}
+
+/// Whether this sentinel is elected by the votes that it gets where `hellos` say others are.
+fn is_elected_after(hellos: &[&str]) -> bool {
+    is_elected_beside("", hellos)
+}
+
+/// The same where `extra` groups are watched, too.
+fn is_elected_beside(extra: &str, hellos: &[&str]) -> bool {
+    let mut story = Story::new(extra);
+    for hello in hellos {
+        story.hears(hello);
+    }
+    story.silent.insert(SERVERS[0]);
+    // One other sentinel votes for this one, and the third does not answer.
+    let vote = Some(Vote { leader: id("me"), epoch: 1 });
+    story.answers.insert(26380, DownAnswer { is_down: true, vote });
+    story.passes_until(EventKind::TryFailover);
+    story.pass(Duration::from_secs(12));
+    story.has_told(EventKind::ElectedLeader)
+}
+
+const CID: &str = "10.0.0.7,26381,cid,0,mymaster,10.0.0.1,6379,0";
+const DAN: &str = "10.0.0.7,26382,dan,0,mymaster,10.0.0.1,6379,0";
+
+#[test]
+fn a_sentinel_that_takes_the_address_of_another_one_takes_no_vote_from_the_majority() {
+    assert!(is_elected_after(&[]), "two of three");
+    assert!(!is_elected_after(&[CID, DAN]), "two of five");
+    let bob_moves = "10.0.0.7,26382,bob,0,mymaster,10.0.0.1,6379,0";
+    let cid_moves = "10.0.0.7,26380,cid,0,mymaster,10.0.0.1,6379,0";
+    assert!(!is_elected_after(&[CID, DAN, bob_moves, cid_moves]), "two of five, still");
+    let dan_moves = "10.0.0.7,26380,dan,0,mymaster,10.0.0.1,6379,0";
+    assert!(!is_elected_after(&[CID, DAN, cid_moves, dan_moves]), "and nobody votes twice");
+}
+
+#[test]
+fn nobody_votes_twice_over_a_connection_that_another_group_uses() {
+    let other = "sentinel monitor other 10.0.0.1 6380 2\n\
+                 sentinel known-sentinel other 10.0.0.7 26380 bob\n";
+    // Bob is gone, and still known in both groups; cid is in the first alone.
+    let cid_moves = "10.0.0.7,26380,cid,0,mymaster,10.0.0.1,6379,0";
+    assert!(!is_elected_beside(other, &[CID, DAN]), "two of five");
+    assert!(!is_elected_beside(other, &[CID, DAN, cid_moves]), "two of five, still");
+}
+
+#[test]
+fn a_sentinel_that_says_it_is_where_this_one_is_gives_no_votes() {
+    let mut story = Story::new("");
+    story.hears("10.0.0.9,26379,ann,0,mymaster,10.0.0.1,6379,0");
+    story.hears("10.0.0.9,26379,bob,0,mymaster,10.0.0.1,6379,0");
+    // Who asks there asks this sentinel.
+    let vote = Some(Vote { leader: id("me"), epoch: 1 });
+    story.answers.insert(26379, DownAnswer { is_down: true, vote });
+    story.silent.insert(SERVERS[0]);
+    story.pass(Duration::from_secs(15));
+    assert!(!story.has_told(EventKind::ObjectivelyDown), "{:?}", story.told());
+    let advice = story.outputs.iter().any(
+        |output| matches!(output, Output::Advise(text) if text.contains("sentinel announce-ip")),
+    );
+    assert!(advice, "the operator is told");
+    assert_eq!(story.group().sentinels().count(), 2, "it counts for the majority");
+}
+
+#[test]
 fn what_others_said_before_a_tilt_does_not_count_after_it() {
     let mut story = Story::new("");
     story.silent.insert(SERVERS[0]);

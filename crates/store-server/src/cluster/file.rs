@@ -2,16 +2,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use rustix::fs::{FlockOperation, flock};
+use store_cluster::SavedClaim;
 use store_engine::LogLevel;
 
 use crate::event_loop::Message;
 use crate::persistence::Mailbox;
-use crate::replace_file::replace_file_by;
+use crate::replace_file::{is_at, lock, replace_file_by};
 
 /// Between attempts to write a file that could not be written.
 const AGAIN_MS: u64 = 1_000;
@@ -26,25 +26,35 @@ const NEW_MODE: u32 = 0o644;
 #[derive(Debug)]
 pub(crate) struct Written {
     number: u64,
+    claim: SavedClaim,
     /// The new file, locked.
     result: io::Result<File>,
+}
+
+#[derive(Clone)]
+struct Newest {
+    number: u64,
+    text: String,
+    claim: SavedClaim,
 }
 
 /// ```text
 /// idle ─ write ─► writing ─► idle
 ///   ▲                └─ failed ─► again after a second, with the newest text ─► writing
 /// ```
-/// While it has failed nothing waits for it; instead no votes are given and asked for.
+/// While it has failed nothing waits for it; instead the machine knows that it must not rely on it.
 pub(crate) struct NodesFile {
     path: PathBuf,
     /// Other processes find it locked.
     lock: File,
     mailbox: Option<Mailbox>,
     /// The newest text, its number, and when it is to be written.
-    newest: Option<(u64, String)>,
+    newest: Option<Newest>,
     due_at_ms: Option<u64>,
     number: u64,
     on_disk: u64,
+    /// What the file on disk claims.
+    saved: SavedClaim,
     writing: Option<JoinHandle<()>>,
     has_failed: bool,
 }
@@ -88,6 +98,7 @@ pub(crate) fn open_nodes_file(path: &Path) -> Result<(NodesFile, String), String
             due_at_ms: None,
             number: 0,
             on_disk: 0,
+            saved: None,
             writing: None,
             has_failed: false,
         };
@@ -96,22 +107,19 @@ pub(crate) fn open_nodes_file(path: &Path) -> Result<(NodesFile, String), String
     Err(format!("{name} is replaced all the time by another program: end it"))
 }
 
-fn lock(file: &File) -> io::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::ErrorKind::WouldBlock.into()),
-        // A file system without locks has none to respect.
-        _ => Ok(()),
-    }
-}
-
-fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |found: io::Result<std::fs::Metadata>| found.ok().map(|it| (it.dev(), it.ino()));
-    identity(file.metadata()) == identity(std::fs::metadata(path))
-}
-
 impl NodesFile {
     pub(super) fn with_mailbox(self, mailbox: Mailbox) -> Self {
         Self { mailbox: Some(mailbox), ..self }
+    }
+
+    /// The file has this already.
+    pub(super) fn with_saved(self, saved: SavedClaim) -> Self {
+        Self { saved, ..self }
+    }
+
+    /// What the file claims.
+    pub(crate) fn saved(&self) -> SavedClaim {
+        self.saved
     }
 
     /// Whether the file lacks what this node knows, and cannot be written.
@@ -125,9 +133,15 @@ impl NodesFile {
     }
 
     /// Writes a text: at once, or soon where nothing waits for it. Returns its number.
-    pub(super) fn write(&mut self, now_ms: u64, text: String, is_urgent: bool) -> u64 {
+    pub(super) fn write(
+        &mut self,
+        now_ms: u64,
+        text: String,
+        claim: SavedClaim,
+        is_urgent: bool,
+    ) -> u64 {
         self.number += 1;
-        self.newest = Some((self.number, text));
+        self.newest = Some(Newest { number: self.number, text, claim });
         let due_at_ms = if is_urgent { now_ms } else { now_ms + LAZY_MS };
         if !self.has_failed {
             self.due_at_ms = Some(self.due_at_ms.map_or(due_at_ms, |at| at.min(due_at_ms)));
@@ -146,13 +160,13 @@ impl NodesFile {
         if self.writing.is_some() || self.due_at_ms.is_none_or(|at| at > now_ms) {
             return;
         }
-        let (Some((number, text)), Some(mailbox)) = (&self.newest, &self.mailbox) else { return };
+        let (Some(newest), Some(mailbox)) = (&self.newest, &self.mailbox) else { return };
         self.due_at_ms = None;
-        let (number, text) = (*number, text.clone());
+        let Newest { number, text, claim } = newest.clone();
         let (path, mailbox) = (self.path.clone(), mailbox.clone());
         let work = move || {
             let result = replace_file_by(&path, text.as_bytes(), lock);
-            mailbox.post(Message::NodesFile(Written { number, result }));
+            mailbox.post(Message::NodesFile(Written { number, claim, result }));
         };
         match std::thread::Builder::new().name("tenure-nodes".to_owned()).spawn(work) {
             Ok(thread) => self.writing = Some(thread),
@@ -171,6 +185,7 @@ impl NodesFile {
             Ok(file) => {
                 self.lock = file;
                 self.on_disk = self.on_disk.max(written.number);
+                self.saved = written.claim;
                 if self.number > self.on_disk {
                     self.due_at_ms.get_or_insert(now_ms);
                 } else {
@@ -178,16 +193,21 @@ impl NodesFile {
                 }
                 let had_failed = std::mem::replace(&mut self.has_failed, false);
                 self.work(now_ms);
-                had_failed
-                    .then(|| (LogLevel::Notice, format!("{path} is written again: voting goes on")))
+                had_failed.then(|| {
+                    (
+                        LogLevel::Notice,
+                        format!("{path} is written again: this node votes and stands again"),
+                    )
+                })
             }
             Err(error) => {
                 self.due_at_ms = Some(now_ms + AGAIN_MS);
                 let had_failed = std::mem::replace(&mut self.has_failed, true);
                 (!had_failed).then(|| {
                     let text = format!(
-                        "Cannot write {path}: {error}. This node gives no votes and asks for none \
-                         until it can: make the file and its folder writable, and free the disk"
+                        "Cannot write {path}: {error}. This node gives no votes, stands for no \
+                         election and takes no slots over until it can: make the file and its \
+                         folder writable, and free the disk"
                     );
                     (LogLevel::Warning, text)
                 })
@@ -201,8 +221,8 @@ impl NodesFile {
             let _ = thread.join();
         }
         match self.newest.take() {
-            Some((_, text)) => {
-                self.lock = replace_file_by(&self.path, text.as_bytes(), lock)?;
+            Some(newest) => {
+                self.lock = replace_file_by(&self.path, newest.text.as_bytes(), lock)?;
                 Ok(())
             }
             None => Ok(()),

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use store_cluster::wire::{DecodeError, LinkError, decode, kind_of, packet_len};
-use store_cluster::{Body, Cluster, Ends, LinkId, Message, NodeId, Now, Output};
+use store_cluster::{Cluster, Ends, LinkId, Message, NodeId, Now, Output, SavedClaim};
 use store_engine::{ClusterState, SessionId};
 
 use crate::listen::Listener;
@@ -257,8 +257,13 @@ impl ClusterDriver {
     }
 
     /// The text of nodes.conf is this now.
-    pub(crate) fn persist(&mut self, now_ms: u64, text: String, is_synced: bool) {
-        let number = self.file.write(now_ms, text, is_synced);
+    pub(crate) fn persist(
+        &mut self,
+        now_ms: u64,
+        (text, claim): (String, SavedClaim),
+        is_synced: bool,
+    ) {
+        let number = self.file.write(now_ms, text, claim, is_synced);
         if is_synced {
             self.held.push(Held::Write(number));
         }
@@ -275,7 +280,7 @@ impl ClusterDriver {
     }
 
     /// The next thing that need not wait any longer.
-    pub(crate) fn next_released(&mut self) -> Option<Released> {
+    pub(crate) fn next_released(&mut self, machine: &Cluster) -> Option<Released> {
         loop {
             if let Held::Write(number) = self.held.front()?
                 && !self.file.lets_pass(*number)
@@ -284,7 +289,8 @@ impl ClusterDriver {
             }
             match self.held.pop()? {
                 Held::Write(_) => {}
-                Held::Send(_, message) if self.must_not_say(&message.body) => {}
+                // It waited for the file in vain.
+                Held::Send(_, message) if !machine.may_say(&message) => {}
                 Held::Send(link, message) => return Some(Released::Packet(link, message)),
                 Held::Reply(id) => {
                     let saved = if self.file.has_failed() { Err(()) } else { Ok(()) };
@@ -294,15 +300,10 @@ impl ClusterDriver {
         }
     }
 
-    /// A vote that is not kept might be given twice.
-    fn must_not_say(&self, body: &Body) -> bool {
-        self.file.has_failed() && matches!(body, Body::AuthRequest | Body::AuthAck)
-    }
-
     /// The next packet that may leave while nobody can be answered.
-    pub(crate) fn next_packet(&mut self) -> Option<(LinkId, Arc<Message>)> {
+    pub(crate) fn next_packet(&mut self, machine: &Cluster) -> Option<(LinkId, Arc<Message>)> {
         while !matches!(self.held.front()?, Held::Reply(_)) {
-            match self.next_released()? {
+            match self.next_released(machine)? {
                 Released::Packet(link, message) => return Some((link, message)),
                 Released::Reply(..) => {}
             }
@@ -351,7 +352,9 @@ impl ClusterDriver {
                 Output::Send { message, .. } if message.header.is_paused => {}
                 output if self.is_data_kept_back() => self.pending.push_back(output),
                 Output::Send { link, message } => self.hold(link, message),
-                Output::Persist { text, is_synced } => self.persist(now_ms, text, is_synced),
+                Output::Persist { text, is_synced, claim } => {
+                    self.persist(now_ms, (text, claim), is_synced);
+                }
                 output => self.pending.push_back(output),
             }
         }

@@ -41,6 +41,7 @@ pub(crate) fn prepare(
         false => Cluster::restore(now, &text, machine_settings, seed)
             .map_err(|error| StartError::Cluster(format!("{}: {error}", path.display())))?,
     };
+    let file = file.with_saved(machine.claim());
     let start = ClusterStart { file, listeners, bus_port, is_new };
     Ok((start, ClusterState::new(machine, now)))
 }

@@ -164,12 +164,19 @@ impl EventLoop {
 
     /// nodes.conf was written, or cannot be.
     fn nodes_file_written(&mut self, driver: &mut ClusterDriver, written: Written) {
+        let now = self.cluster_now();
         let now_ms = self.running.millis();
         if let Some((level, line)) = driver.file.finish(now_ms, written) {
             self.log(level, &line);
         }
         if let Some(state) = self.engine.cluster_mut() {
-            state.is_unsaved = driver.file.has_failed();
+            let is_unsaved = driver.file.has_failed();
+            match (is_unsaved, state.is_unsaved) {
+                (true, _) => state.machine.handle_file_lost(now, driver.file.saved()),
+                (false, true) => state.machine.handle_file_written(now),
+                (false, false) => {}
+            }
+            state.is_unsaved = is_unsaved;
         }
     }
 
@@ -392,8 +399,8 @@ impl EventLoop {
     fn obey_cluster(&mut self, driver: &mut ClusterDriver) {
         while let Some(state) = self.engine.cluster_mut() {
             match driver.next_output(state) {
-                Output::Persist { text, is_synced } => {
-                    driver.persist(self.running.millis(), text, is_synced);
+                Output::Persist { text, is_synced, claim } => {
+                    driver.persist(self.running.millis(), (text, claim), is_synced);
                 }
                 Output::Send { link, message } => driver.hold(link, message),
                 Output::Dial { link, address } => self.dial_node(driver, link, &address),
@@ -430,7 +437,8 @@ impl EventLoop {
             0 => LINK_BUFFER_MAX,
             limit => limit,
         };
-        while let Some(released) = driver.next_released() {
+        while let Some(state) = self.engine.cluster() {
+            let Some(released) = driver.next_released(&state.machine) else { break };
             match released {
                 Released::Packet(link, message) => self.send_packet(driver, link, &message, limit),
                 Released::Reply(id, Ok(())) => self.engine.answer_waiting(id, b"+OK\r\n"),

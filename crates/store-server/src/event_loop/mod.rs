@@ -28,6 +28,7 @@ mod run;
 mod save;
 mod sentinel;
 mod shrink;
+mod wait;
 mod write;
 
 use std::io;
@@ -60,6 +61,7 @@ use crate::sockets::Sockets;
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
+use wait::SpinBackoff;
 
 /// Token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -133,6 +135,7 @@ pub(crate) struct EventLoop {
     /// Processor time of the thread when it was last asked for, and time in turns since.
     cpu_before: Duration,
     unmeasured_us: u64,
+    spin_backoff: SpinBackoff,
     saver: Saver,
     persistence: Persistence,
     replication: ReplicationDriver,
@@ -189,15 +192,16 @@ impl EventLoop {
             spare_output: Vec::new(),
             batch: Vec::new(),
             next_client_check_ms: 0,
-            freeing: FreeingThread::default(),
+            freeing: FreeingThread::new(Arc::clone(&shared.allocator)),
             shrinking: Shrinking::at_start(),
             watches_output: false,
             cpu_before: Duration::ZERO,
             unmeasured_us: 0,
+            spin_backoff: SpinBackoff::default(),
             saver: Saver::new(persistence.disk.clone(), shared.generations.clone()),
             persistence,
             replication,
-            migrations: MigrationDriver::new(shared.mailbox.clone()),
+            migrations: MigrationDriver::new(shared.mailbox.clone(), Arc::clone(&shared.allocator)),
             sentinel: None,
             cluster: None,
             nodes_written: Vec::new(),
@@ -216,7 +220,7 @@ impl EventLoop {
         Ok(event_loop)
     }
 
-    /// It is a sentinel. Fails when there is no randomness.
+    /// It is a sentinel. Fails when another one has its file, or there is no randomness.
     pub(crate) fn watch_as(&mut self, start: SentinelStart) -> io::Result<()> {
         let sockets = &self.shared.sockets;
         let ports = sockets.ports();
@@ -272,7 +276,7 @@ impl EventLoop {
     }
 
     fn serve(&mut self, events: &mut Events, sleep_max: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(events, sleep_max) {
+        match self.wait(events, sleep_max) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
@@ -354,6 +358,7 @@ impl EventLoop {
         if let Some((objects, bytes)) = self.freeing.take_freed() {
             self.engine.note_freed(objects, bytes);
         }
+        self.note_hang_ups(events);
         for slot in std::mem::take(&mut self.clients.to_read) {
             if let Some(client) = self.clients.get_mut(slot) {
                 client.waits_to_read = false;
@@ -377,11 +382,7 @@ impl EventLoop {
                     }
                     let is_ended = event.is_read_closed() || event.is_error();
                     if event.is_readable() || is_ended {
-                        self.read_in_turn(slot);
-                    }
-                    if is_ended {
-                        // Last bytes and end come as one event: the end is read in the next turn.
-                        self.clients.read_later(slot);
+                        self.read_at_event(slot, is_ended);
                     }
                 }
             }

@@ -2,14 +2,15 @@
 //! loaded in slices; or loaded aside by a thread as it arrives, then swapped in.
 
 use store_engine::{AsideData, LogLevel};
-use store_persist::rdb::{Fault, RdbError};
+use store_persist::rdb::{Fault, Mended, RdbError};
+use store_replica::REFUSED_LOADS_MAX;
 use store_types::dump::LoadError;
 
 use super::EventLoop;
-use crate::persistence::{Loader, Step, dir, stream_db};
+use crate::persistence::{Loader, Step, dir, mended_words, stream_db};
 use crate::replication::{
-    BeginAside, Incoming, IncomingAside, IncomingEvent, IncomingFailure, Meanwhile, Written,
-    loads_aside,
+    BeginAside, Incoming, IncomingAside, IncomingEvent, IncomingFailure, PartsSender, WhileLoading,
+    Written, follow_again, loads_aside,
 };
 
 impl EventLoop {
@@ -18,10 +19,7 @@ impl EventLoop {
         if !self.replication.link.has_payload() && loads_aside(&self.engine) {
             self.begin_aside();
         }
-        if let Some(aside) = &mut self.replication.link.aside {
-            return aside.push(bytes);
-        }
-        if self.replication.link.incoming.is_none() {
+        if !self.replication.link.has_payload() {
             let text = "MASTER <-> REPLICA sync: receiving the payload of the master to disk";
             self.log(LogLevel::Notice, text);
             self.replication.link.payloads += 1;
@@ -41,8 +39,8 @@ impl EventLoop {
                 }
             }
         }
-        if let Some(incoming) = &mut self.replication.link.incoming {
-            incoming.push(bytes);
+        if let Some(parts) = self.replication.link.parts_mut() {
+            parts.push(bytes);
         }
     }
 
@@ -52,8 +50,8 @@ impl EventLoop {
         let number = self.replication.link.payloads;
         let now_us = self.clock.now_us();
         let meanwhile = match self.replication.machine.is_own_history() {
-            true => Meanwhile::OldData,
-            false => Meanwhile::Refusals(self.engine.begin_refusing(now_us)),
+            true => WhileLoading::OldData,
+            false => WhileLoading::Refusals(self.engine.begin_refusing(now_us)),
         };
         let load_delay_us = self.engine.config().settings().snapshot.load_delay_us;
         let aside = self.engine.aside();
@@ -62,7 +60,7 @@ impl EventLoop {
             Ok(incoming) => {
                 let text = "MASTER <-> REPLICA sync: Loading DB in memory";
                 self.log(LogLevel::Notice, text);
-                self.engine.set_loading_aside(meanwhile == Meanwhile::OldData);
+                self.engine.set_loading_aside(meanwhile == WhileLoading::OldData);
                 self.replication.link.aside = Some(incoming);
             }
             Err(error) => {
@@ -75,44 +73,38 @@ impl EventLoop {
 
     /// All of it came.
     pub(super) fn finish_payload(&mut self) {
-        let link = &mut self.replication.link;
-        match (&mut link.incoming, &mut link.aside) {
-            (Some(incoming), _) => incoming.finish(),
-            (None, Some(aside)) => aside.finish(),
-            (None, None) => self.payload_failed("the payload is empty"),
+        match self.replication.link.parts_mut() {
+            Some(parts) => parts.finish(),
+            None => self.payload_failed("the payload is empty"),
         }
     }
 
-    fn end_aside(&mut self, meanwhile: Meanwhile) {
+    fn end_aside(&mut self, meanwhile: WhileLoading) {
         self.engine.set_loading_aside(false);
-        if let Meanwhile::Refusals(session) = meanwhile {
+        if let WhileLoading::Refusals(session) = meanwhile {
             self.engine.end_refusing(session);
         }
     }
 
     pub(super) fn take_payload_event(&mut self, event: IncomingEvent) {
-        let link = &self.replication.link;
+        let current = self.replication.link.parts().map(PartsSender::number);
         match event {
             IncomingEvent::HasRoom => {}
-            IncomingEvent::Written { number, result } => {
-                let is_current = |incoming: &Incoming| incoming.number() == number;
-                if link.incoming.as_ref().is_some_and(is_current) {
-                    self.take_written(result);
-                }
+            IncomingEvent::Written { number, result } if current == Some(number) => {
+                self.take_written(result);
             }
-            IncomingEvent::LoadedAside { number, result } => {
-                let is_current = |incoming: &IncomingAside| incoming.number() == number;
-                if link.aside.as_ref().is_some_and(is_current) {
-                    self.take_loaded_aside(result);
-                }
+            IncomingEvent::LoadedAside { number, result } if current == Some(number) => {
+                self.take_loaded_aside(result);
             }
+            // Of a payload that was given up.
+            IncomingEvent::Written { .. } | IncomingEvent::LoadedAside { .. } => {}
         }
     }
 
     fn take_written(&mut self, result: Result<Written, IncomingFailure>) {
         match result {
             Ok(written) => self.begin_load(&written),
-            Err(IncomingFailure::Payload(error)) => self.payload_failed(&advice(&error)),
+            Err(IncomingFailure::Payload(error)) => self.payload_refused(&error),
             Err(IncomingFailure::Disk(error)) => {
                 let line = format!(
                     "Write error or short write writing to the DB dump file needed for MASTER <-> \
@@ -141,8 +133,9 @@ impl EventLoop {
     fn take_loaded_aside(&mut self, result: Result<Box<AsideData>, RdbError>) {
         let data = match result {
             Ok(data) => data,
-            Err(error) => return self.payload_failed(&advice(&error)),
+            Err(error) => return self.payload_refused(&error),
         };
+        self.log_mended(&data.report().mended);
         if data.report().keys == 0 {
             self.warn_of_emptiness();
         }
@@ -224,14 +217,44 @@ impl EventLoop {
     pub(super) fn payload_failed(&mut self, reason: &str) {
         let now = self.replication.now();
         self.replication.machine.handle_loaded(now, None);
-        let pause = self.replication.machine.dials_in(now).unwrap_or_default();
+        self.log_failed_payload(reason);
+        self.carry_out();
+    }
+
+    /// It came whole, and something in it is not taken here.
+    fn payload_refused(&mut self, error: &RdbError) {
+        let now = self.replication.now();
+        match error {
+            RdbError::Damaged { .. } => self.replication.machine.handle_refused(now),
+            _ => self.replication.machine.handle_loaded(now, None),
+        }
+        self.log_failed_payload(&advice(error));
+        self.carry_out();
+    }
+
+    fn log_failed_payload(&mut self, reason: &str) {
+        let machine = &self.replication.machine;
+        let then = match machine.dials_in(self.replication.now()) {
+            None if machine.is_link_stopped() => format!(
+                "That was the last of {REFUSED_LOADS_MAX} times, and no data is asked for any \
+                 more; this replica serves what it has. Once that is done, {}",
+                follow_again(&self.replication, &self.engine)
+            ),
+            pause => {
+                let seconds = pause.unwrap_or_default().as_secs();
+                format!("The data is asked for again in {seconds} s")
+            }
+        };
         let line = format!(
-            "Failed trying to load the MASTER synchronization DB from disk: {reason}. The data is \
-             asked for again in {} s",
-            pause.as_secs()
+            "Failed trying to load the MASTER synchronization DB from disk: {reason}. {then}"
         );
         self.log(LogLevel::Warning, &line);
-        self.carry_out();
+    }
+
+    fn log_mended(&mut self, mended: &Mended) {
+        if let Some(line) = mended_words(mended) {
+            self.log(LogLevel::Warning, &line);
+        }
     }
 
     /// The payload, or what was loaded of it, is of no use.
@@ -264,6 +287,7 @@ fn advice(error: &RdbError) -> String {
             "delete the keys of newer types on the master, or follow one of Redis 7.0 or older"
         }
         Fault::Database { .. } | Fault::Module { .. } | Fault::Function(_) => fault.next_step(),
+        Fault::Value { .. } => "delete or rewrite that key on the master",
         _ => "look at the log of the master",
     };
     format!("{fault}; {next}")

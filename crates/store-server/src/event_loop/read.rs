@@ -1,6 +1,7 @@
 //! Bytes that come in, until they are requests.
 
-use store_engine::{LogLevel, PrefetchHandle};
+use mio::Events;
+use store_engine::{LogLevel, PrefetchHandle, session_flag};
 use store_resp::glimpse_key;
 
 use super::{EventLoop, UNAUTHENTICATED_INPUT_MAX};
@@ -29,6 +30,35 @@ pub(super) struct Arrival {
 }
 
 impl EventLoop {
+    /// Events tell of clients that send nothing more, and what they sent before is read first.
+    pub(super) fn note_hang_ups(&mut self, events: &Events) {
+        if self.clients.to_read.is_empty() {
+            // Whatever is read comes with its event.
+            return;
+        }
+        for event in events.iter().filter(|event| event.is_read_closed() || event.is_error()) {
+            self.note_hang_up(event.token().0);
+        }
+    }
+
+    fn note_hang_up(&mut self, slot: usize) {
+        let session = self.clients.get(slot).map(|client| client.session);
+        if let Some(session) = session.and_then(|id| self.engine.session_mut(id)) {
+            session.flags |= session_flag::HUNG_UP;
+        }
+    }
+
+    /// Reads from a client that has sent something, or that has ended and sends nothing more.
+    pub(super) fn read_at_event(&mut self, slot: usize, is_ended: bool) {
+        if !is_ended {
+            return self.read_in_turn(slot);
+        }
+        self.note_hang_up(slot);
+        self.read_in_turn(slot);
+        // Last bytes and end come as one event: the end is read in the next turn.
+        self.clients.read_later(slot);
+    }
+
     /// Reads from a client, unless the turn has lasted long enough.
     pub(super) fn read_in_turn(&mut self, slot: usize) {
         if self.now_us - self.turn_started_us > TURN_US_MAX {
@@ -145,7 +175,7 @@ impl EventLoop {
     pub(super) fn hand_out_arrivals(&mut self) {
         for arrival in &mut self.arrivals {
             if let Some(client) = self.clients.get_mut(arrival.slot) {
-                client.input.extend_from_slice(&arrival.buffer[..arrival.len]);
+                client.input.extend(&arrival.buffer[..arrival.len]);
                 arrival.len = 0;
             }
         }
@@ -173,11 +203,11 @@ impl EventLoop {
         if client.input.is_empty() {
             let consumed = self.run_requests(&mut client, bytes);
             let end = bytes.len() - client.parser.take_taken();
-            client.input.extend_from_slice(&bytes[consumed..end.max(consumed)]);
+            client.input.extend(&bytes[consumed..end.max(consumed)]);
         } else {
             let wanted = client.parser.bytes_wanted();
             client.input.reserve(bytes.len().max(wanted.saturating_sub(client.input.len())));
-            client.input.extend_from_slice(bytes);
+            client.input.extend(bytes);
             self.run_waiting(&mut client);
         }
         let is_partial = !client.input.is_empty();
@@ -193,7 +223,7 @@ impl EventLoop {
     /// Runs the requests in what the client sent before.
     pub(super) fn run_waiting(&mut self, client: &mut Client) {
         let input = std::mem::take(&mut client.input);
-        let consumed = self.run_requests(client, &input);
+        let consumed = self.run_requests(client, input.waiting());
         client.input = input;
         client.drop_consumed(consumed);
     }

@@ -16,6 +16,8 @@ const BATCH_MAX: usize = 16;
 /// Quick requests run between two looks at the clock: a few microseconds.
 const QUICK_MAX: usize = 64;
 
+/// A turn that has lasted this long may have been too long for the other nodes of a cluster.
+const LONG_TURN_US: u64 = 100_000;
 /// Replies of one client that are written while its further requests have yet to run.
 const EARLY_WRITE_LEN: usize = 64 * 1024;
 
@@ -110,7 +112,7 @@ impl EventLoop {
         self.batch.clear();
         let authenticated = self.is_authenticated(client.session);
         let bulk_max = self.engine.config().settings().clients.bulk_max;
-        let limits = Limits { authenticated, bulk_max };
+        let limits = Limits { authenticated, bulk_max, ..Limits::default() };
         let mut at = start;
         while self.batch.len() < BATCH_MAX {
             let rest = &bytes[at..];
@@ -260,6 +262,10 @@ impl EventLoop {
     pub(super) fn measure_requests(&mut self, last: Option<(SessionId, Request<'_>)>) {
         let before = std::mem::replace(&mut self.now_us, self.clock.now_us());
         self.engine.finish(last, self.now_us - before);
+        if self.now_us - self.turn_started_us > LONG_TURN_US {
+            // Another node may have taken its place meanwhile.
+            self.tell_cluster_time();
+        }
     }
 
     pub(super) fn is_authenticated(&mut self, id: SessionId) -> bool {

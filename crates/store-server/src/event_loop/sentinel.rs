@@ -99,6 +99,10 @@ impl EventLoop {
                     if let Some(link) = driver.links.get(&id) {
                         driver.machine.handle_name(&link.host, &other);
                     }
+                    let listens = &self.engine.config().settings().listen.addresses;
+                    if let Some(advice) = driver.advise_on_bind(&own, listens) {
+                        self.log(LogLevel::Warning, &advice);
+                    }
                     driver.machine.handle_link_up(now, id, &own);
                 }
                 PeerEvent::Closed(peer, _) => {

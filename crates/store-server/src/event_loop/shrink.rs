@@ -5,6 +5,9 @@
 //! Not all that is freed was ever counted, a script's data or what loading needed for instance, so
 //! the allocator is also told when the process takes far more than is in use. That may not help:
 //! the pages may hold a little of what is in use each. Then it is tried less and less often.
+//!
+//! To hand hundreds of megabytes to the system takes tens of milliseconds. Whoever tells the
+//! allocator does it for all threads, so the freeing thread goes first, and little is left.
 
 use super::EventLoop;
 use crate::process::private_bytes;
@@ -31,6 +34,8 @@ pub(super) struct Shrinking {
     told_at_ms: u64,
     /// Whether anything happened since the last look.
     is_due: bool,
+    /// Whether the thread was told, and it is the loop's turn.
+    is_own_due: bool,
     surplus: Surplus,
 }
 
@@ -116,7 +121,19 @@ impl EventLoop {
         let flushed = self.engine.take_flushed_bytes();
         self.shrinking.note_freed(flushed);
         let in_use = self.engine.memory_in_use();
+        if std::mem::take(&mut self.shrinking.is_own_due) {
+            self.shared.allocator.give_back();
+        }
         if self.shrinking.look(now_ms, in_use) || self.has_surplus(now_ms, in_use) {
+            self.give_back();
+        }
+    }
+
+    /// The thread does its part, and the loop the rest at the next look.
+    fn give_back(&mut self) {
+        if self.freeing.give_back() {
+            (self.shrinking.is_own_due, self.shrinking.is_due) = (true, true);
+        } else {
             self.shared.allocator.give_back();
         }
     }

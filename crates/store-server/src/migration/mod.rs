@@ -13,11 +13,13 @@ mod outbox;
 mod thread;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use store_cluster::{Credentials, Migration};
 use store_engine::{MigrateRequest, SessionId};
 use store_resp::{Reply, ReplyParser};
 
+use crate::allocator::Allocator;
 use crate::peers::PeerId;
 use crate::persistence::Mailbox;
 pub(crate) use outbox::Outbox;
@@ -135,20 +137,23 @@ pub(crate) struct MigrationDriver {
     pub(crate) has_more: bool,
     /// What the thread has done.
     pub(crate) done: Vec<ValueDone>,
+    /// Whether the payload of a value that was restored is free by the next turn.
+    pub(crate) has_spent: bool,
     /// Scratch for reads.
     pub(crate) buffer: Vec<u8>,
 }
 
 impl MigrationDriver {
-    pub(crate) fn new(mailbox: Mailbox) -> Self {
+    pub(crate) fn new(mailbox: Mailbox, allocator: Arc<dyn Allocator>) -> Self {
         Self {
             jobs: BTreeMap::new(),
             waiting: VecDeque::new(),
             kept: Vec::new(),
-            thread: ValueThread::new(mailbox),
+            thread: ValueThread::new(mailbox, allocator),
             encodings: 0,
             has_more: false,
             done: Vec::new(),
+            has_spent: false,
             buffer: Vec::new(),
         }
     }
@@ -156,7 +161,7 @@ impl MigrationDriver {
     /// Whether there is nothing to do for it in a turn.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        let is_working = !self.jobs.is_empty() || !self.waiting.is_empty();
+        let is_working = !self.jobs.is_empty() || !self.waiting.is_empty() || self.has_spent;
         !is_working && self.kept.is_empty() && self.done.is_empty()
     }
 
@@ -228,7 +233,7 @@ impl MigrationDriver {
 
     /// When something is due.
     pub(crate) fn wakes_at_ms(&self) -> Option<u64> {
-        if self.has_more || !self.done.is_empty() {
+        if self.has_more || self.has_spent || !self.done.is_empty() {
             return Some(0);
         }
         let jobs = self.jobs.values().filter_map(|job| job.machine.wakes_at_ms());

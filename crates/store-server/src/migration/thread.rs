@@ -1,11 +1,13 @@
 //! The thread that encodes and decodes large values: either may take seconds.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use store_engine::{DecodeRequest, DecodedValue, LeavingPayload, SessionId};
 
+use crate::allocator::Allocator;
 use crate::event_loop::Message;
 use crate::persistence::Mailbox;
 
@@ -37,12 +39,13 @@ pub(crate) enum ValueDone {
 /// A thread that is started with the first value, and ends with this.
 pub(crate) struct ValueThread {
     mailbox: Mailbox,
+    allocator: Arc<dyn Allocator>,
     running: Option<(Sender<Work>, JoinHandle<()>)>,
 }
 
 impl ValueThread {
-    pub(super) fn new(mailbox: Mailbox) -> Self {
-        Self { mailbox, running: None }
+    pub(super) fn new(mailbox: Mailbox, allocator: Arc<dyn Allocator>) -> Self {
+        Self { mailbox, allocator, running: None }
     }
 
     /// Has a value encoded. Fails when there is no thread to be had.
@@ -73,11 +76,16 @@ impl ValueThread {
     fn give(&mut self, work: Work) -> io::Result<()> {
         if self.running.is_none() {
             let (sender, works) = channel();
-            let mailbox = self.mailbox.clone();
+            let (mailbox, allocator) = (self.mailbox.clone(), Arc::clone(&self.allocator));
             let thread =
                 std::thread::Builder::new().name("tenure-values".to_owned()).spawn(move || {
-                    let done = works.iter().filter_map(do_it);
-                    done.for_each(|done| mailbox.post(Message::Value(done)));
+                    for work in works {
+                        match do_it(work) {
+                            Some(done) => mailbox.post(Message::Value(done)),
+                            // Or the loop would do it, in the middle of a turn.
+                            None => allocator.give_back(),
+                        }
+                    }
                 })?;
             self.running = Some((sender, thread));
         }

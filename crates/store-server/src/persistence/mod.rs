@@ -34,7 +34,7 @@ pub use disk::volatile_folder;
 pub(crate) use folder::DataFolders;
 pub(crate) use known::KnownDisk;
 pub(crate) use life::{History, Life};
-pub(crate) use start::{Loader, Step, stream_db};
+pub(crate) use start::{Loader, Step, mended_words, stream_db};
 pub(crate) use worker::{FileEvent, Mailbox};
 
 use crate::clock::Running;

@@ -19,7 +19,7 @@ use store_persist::aof::{
     AofError, CommandReader, Layout, Manifest, Part, PlanError, is_snapshot, make_plan,
 };
 use store_persist::disk::Disk;
-use store_persist::rdb::{FileReader, RdbError};
+use store_persist::rdb::{FileReader, Mended, RdbError};
 use store_replica::{Facts, ReplicationId};
 
 use super::delay::KeyDelay;
@@ -305,6 +305,7 @@ impl Loader {
         match content {
             Content::Snapshot(file, report) => {
                 self.keys += report.keys;
+                self.notes.extend(mended_words(&report.mended).map(|it| (LogLevel::Warning, it)));
                 self.stream_db = stream_db(&report);
                 self.history = history(&report).filter(|_| !self.is_aof);
                 if !self.is_aof {
@@ -415,6 +416,17 @@ impl Loader {
     fn warn(&mut self, line: String) {
         self.notes.push((LogLevel::Warning, line));
     }
+}
+
+/// What the log says about values that were made whole, if there are any.
+pub(crate) fn mended_words(mended: &Mended) -> Option<String> {
+    let first = mended.first.as_ref()?;
+    Some(format!(
+        "{} values contradict themselves and were made whole, as redis-server takes them; the \
+         first: {first}. A Redis server that has such a key may answer otherwise, and end when the \
+         key is written to: rewrite the key there",
+        mended.values
+    ))
 }
 
 /// Which history of replication the snapshot is of, if it says so.

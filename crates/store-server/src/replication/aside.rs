@@ -12,7 +12,7 @@ use crate::persistence::{KeyDelay, Mailbox};
 
 /// How clients are served meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meanwhile {
+pub(crate) enum WhileLoading {
     /// From the old data: it is an earlier state of the same history.
     OldData,
     /// They are told that data is loaded.
@@ -28,23 +28,22 @@ pub(crate) struct Begin {
     pub(crate) now_us: u64,
     /// Tells payloads apart.
     pub(crate) number: u64,
-    pub(crate) meanwhile: Meanwhile,
+    pub(crate) meanwhile: WhileLoading,
     /// `key-load-delay`.
     pub(crate) load_delay_us: i64,
 }
 
 /// The loop's side.
 pub(crate) struct IncomingAside {
-    number: u64,
-    parts: PartsSender,
-    pub(crate) meanwhile: Meanwhile,
+    pub(crate) parts: PartsSender,
+    pub(crate) meanwhile: WhileLoading,
 }
 
 impl IncomingAside {
     /// Begins to load. Fails when there is no thread to be had.
     pub(crate) fn begin(begin: Begin, mailbox: Mailbox) -> io::Result<Self> {
         let Begin { aside, now_us, number, meanwhile, load_delay_us } = begin;
-        let (parts, mut input) = parts(mailbox.clone());
+        let (parts, mut input) = parts(number, mailbox.clone());
         let load = move || {
             let mut delay = KeyDelay::new(load_delay_us);
             let slice_len = if delay.is_none() { SLICE_LEN } else { 1 };
@@ -56,27 +55,6 @@ impl IncomingAside {
             mailbox.post(Message::Payload(IncomingEvent::LoadedAside { number, result }));
         };
         std::thread::Builder::new().name("tenure-payload".to_owned()).spawn(load)?;
-        Ok(Self { number, parts, meanwhile })
-    }
-
-    pub(crate) fn push(&mut self, part: Vec<u8>) {
-        self.parts.push(part);
-    }
-
-    /// All of it came: an event tells when it is loaded.
-    pub(crate) fn finish(&mut self) {
-        self.parts.finish();
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.parts.has_room()
-    }
-
-    pub(crate) fn received(&self) -> u64 {
-        self.parts.received()
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+        Ok(Self { parts, meanwhile })
     }
 }

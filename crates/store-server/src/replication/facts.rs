@@ -46,6 +46,7 @@ fn tell_link(driver: &ReplicationDriver, now: Moment, facts: &mut ReplicationFac
                 host,
                 port,
                 phase,
+                is_stopped: false,
                 silent_seconds: 0,
                 down_seconds: None,
                 read_offset: 0,
@@ -55,6 +56,7 @@ fn tell_link(driver: &ReplicationDriver, now: Moment, facts: &mut ReplicationFac
         }
     };
     link.phase = phase;
+    link.is_stopped = machine.is_link_stopped();
     link.silent_seconds = machine.link_silence(now).unwrap_or_default().as_secs();
     link.down_seconds = machine.link_down_for(now).map(|down| down.as_secs());
     link.read_offset = machine.read_offset();

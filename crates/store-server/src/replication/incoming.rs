@@ -45,8 +45,7 @@ pub(crate) enum IncomingFailure {
 pub(crate) struct Incoming {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    number: u64,
-    parts: PartsSender,
+    pub(crate) parts: PartsSender,
 }
 
 impl Incoming {
@@ -61,8 +60,8 @@ impl Incoming {
     ) -> io::Result<Self> {
         let path = folder.join(format!("temp-{}.{number}.rdb", std::process::id()));
         let file = disk.create(&path)?;
-        let (parts, input) = parts(mailbox.clone());
-        let incoming = Self { disk, path, number, parts };
+        let (parts, input) = parts(number, mailbox.clone());
+        let incoming = Self { disk, path, parts };
         let mut copying = Copying { input, file, written: 0, failure: None };
         let write = move || {
             let result = copying.write_all(aside);
@@ -70,29 +69,6 @@ impl Incoming {
         };
         std::thread::Builder::new().name("tenure-payload".to_owned()).spawn(write)?;
         Ok(incoming)
-    }
-
-    /// Takes the next part.
-    pub(crate) fn push(&mut self, part: Vec<u8>) {
-        self.parts.push(part);
-    }
-
-    /// All of it came: an event tells when it is in the file.
-    pub(crate) fn finish(&mut self) {
-        self.parts.finish();
-    }
-
-    /// Whether more may come.
-    pub(crate) fn has_room(&self) -> bool {
-        self.parts.has_room()
-    }
-
-    pub(crate) fn received(&self) -> u64 {
-        self.parts.received()
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     pub(crate) fn path(&self) -> &Path {

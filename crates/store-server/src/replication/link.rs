@@ -6,6 +6,7 @@ use store_replica::ReplicationId;
 
 use super::aside::IncomingAside;
 use super::incoming::{Incoming, IncomingEvent};
+use super::parts::PartsSender;
 use crate::peers::PeerId;
 use crate::persistence::Loader;
 
@@ -43,20 +44,29 @@ impl Link {
         self.has_more || self.loader.is_some()
     }
 
-    /// Whether the file of the payload takes more.
+    /// What takes the payload that arrives.
+    pub(crate) fn parts(&self) -> Option<&PartsSender> {
+        let aside = self.aside.as_ref().map(|aside| &aside.parts);
+        self.incoming.as_ref().map(|incoming| &incoming.parts).or(aside)
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> Option<&mut PartsSender> {
+        let aside = self.aside.as_mut().map(|aside| &mut aside.parts);
+        self.incoming.as_mut().map(|incoming| &mut incoming.parts).or(aside)
+    }
+
+    /// Whether the payload takes more.
     pub(crate) fn has_room(&self) -> bool {
-        let has_room = self.incoming.as_ref().is_none_or(Incoming::has_room);
-        has_room && self.aside.as_ref().is_none_or(IncomingAside::has_room)
+        self.parts().is_none_or(PartsSender::has_room)
     }
 
     /// Bytes of the payload that have arrived.
     pub(crate) fn received(&self) -> u64 {
-        let aside = self.aside.as_ref().map_or(0, IncomingAside::received);
-        self.incoming.as_ref().map_or(aside, Incoming::received)
+        self.parts().map_or(0, PartsSender::received)
     }
 
     /// Whether a payload arrives.
     pub(crate) fn has_payload(&self) -> bool {
-        self.incoming.is_some() || self.aside.is_some()
+        self.parts().is_some()
     }
 }

@@ -2,7 +2,9 @@
 //! those of Redis.
 
 use store_engine::{Engine, LogLevel, SessionId};
-use store_replica::{Address, CloseReason, Event, FailoverEvent, ReplicaState};
+use store_replica::{
+    Address, CloseReason, Event, FAILED_WRITES_MAX, FailoverEvent, LinkFault, ReplicaState, Role,
+};
 
 use super::ReplicationDriver;
 use super::link_log::link_words;
@@ -27,6 +29,7 @@ pub(crate) fn words(
             let lines = primary_words(driver, event).into_iter();
             lines.chain([empty_words(&name_of(driver, *session))]).collect()
         }
+        Event::LinkStopped(LinkFault::FailedWrite) => vec![stopped_words(driver, engine)],
         Event::Failover { to, event } => vec![notice(failover_words(to.as_ref(), *event))],
         _ => primary_words(driver, event).into_iter().collect(),
     }
@@ -42,6 +45,28 @@ fn empty_words(replica: &str) -> (LogLevel, String) {
     (LogLevel::Warning, line)
 }
 
+/// A write of the primary fails whatever data it sends before.
+fn stopped_words(driver: &ReplicationDriver, engine: &Engine) -> (LogLevel, String) {
+    let line = format!(
+        "Writes of MASTER have failed here {FAILED_WRITES_MAX} times, each soon after all of its \
+         data, and no data is asked for any more; this replica serves what it has. Let clients of \
+         the master do without the command that is named above, then {}",
+        follow_again(driver, engine)
+    );
+    (LogLevel::Warning, line)
+}
+
+/// What to do for a primary that is left alone.
+pub(crate) fn follow_again(driver: &ReplicationDriver, engine: &Engine) -> String {
+    match driver.machine.role() {
+        Role::Replica(_) if engine.cluster_role().is_some() => {
+            "run CLUSTER REPLICATE with the name of that master here".to_owned()
+        }
+        Role::Replica(primary) => format!("run REPLICAOF {} {} here", primary.host, primary.port),
+        Role::Primary => "run REPLICAOF here".to_owned(),
+    }
+}
+
 fn failover_words(to: Option<&Address>, event: FailoverEvent) -> String {
     let target = to.map_or_else(|| "any replica".to_owned(), Address::to_string);
     let aborted = |reason: &str| format!("FAILOVER to {target} aborted: {reason}");
@@ -54,6 +79,7 @@ fn failover_words(to: Option<&Address>, event: FailoverEvent) -> String {
         FailoverEvent::Aborted => aborted("Failover manually aborted"),
         FailoverEvent::Rejected => aborted("Failover target rejected psync request"),
         FailoverEvent::TargetLost => aborted("the target is not connected any more"),
+        FailoverEvent::Unreached => aborted("the target did not answer before timeout"),
     }
 }
 

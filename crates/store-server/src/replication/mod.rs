@@ -28,13 +28,17 @@ use store_resp::Request;
 
 use crate::clock::Running;
 use crate::sockets::Ports;
-pub(crate) use aside::{Begin as BeginAside, IncomingAside, Meanwhile};
+pub(crate) use aside::{Begin as BeginAside, IncomingAside, WhileLoading};
 pub(crate) use facts::{tell_description, tell_facts};
 pub(crate) use incoming::{Incoming, IncomingEvent, IncomingFailure, Written};
 use link::Link;
-pub(crate) use log::{closing_words, words};
+pub(crate) use log::{closing_words, follow_again, words};
+pub(crate) use parts::PartsSender;
 pub(crate) use payload::{Next, Payload, PayloadJob};
 pub(crate) use settings::{loads_aside, settings_of};
+
+/// Memory that is kept for the next unit. What a large one took goes with it.
+const ENCODED_KEPT_MAX: usize = 1024 * 1024;
 
 /// An end that waits until replicas have everything.
 pub(crate) struct Ending {
@@ -259,6 +263,14 @@ impl ReplicationDriver {
                 requests.into_iter().for_each(|(db, request)| encode(db, request));
             }
         }
+        let offset = self.feed_encoded(now, unit.origin.is_some());
+        self.encoded.clear();
+        self.encoded.shrink_to(ENCODED_KEPT_MAX);
+        self.ends.shrink_to(ENCODED_KEPT_MAX / size_of::<(usize, usize)>());
+        offset
+    }
+
+    fn feed_encoded(&mut self, now: Moment, is_transaction: bool) -> u64 {
         if self.ends.is_empty() {
             return self.machine.history().offset();
         }
@@ -269,10 +281,10 @@ impl ReplicationDriver {
             start = *end;
             Command { db: *db, bytes }
         });
-        match unit.origin {
-            Some(_) => self.machine.feed(now, commands),
+        match is_transaction {
+            true => self.machine.feed(now, commands),
             // What time did is no transaction: keys that ended go one by one.
-            None => commands.fold(0, |_, command| self.machine.feed(now, [command].into_iter())),
+            false => commands.fold(0, |_, command| self.machine.feed(now, [command].into_iter())),
         }
     }
 

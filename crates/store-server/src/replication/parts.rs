@@ -12,8 +12,9 @@ use crate::persistence::Mailbox;
 /// Bytes that may wait for the thread. The primary waits meanwhile.
 const WAITING_MAX: usize = 8 * 1024 * 1024;
 
-/// The two ends. The thread tells the loop by `mailbox` when there is room again.
-pub(super) fn parts(mailbox: Mailbox) -> (PartsSender, PartsReader) {
+/// The two ends for payload `number`. The thread tells the loop by `mailbox` when there is room
+/// again.
+pub(super) fn parts(number: u64, mailbox: Mailbox) -> (PartsSender, PartsReader) {
     let (sender, receiver) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let reader = PartsReader {
@@ -23,35 +24,43 @@ pub(super) fn parts(mailbox: Mailbox) -> (PartsSender, PartsReader) {
         waiting: Arc::clone(&waiting),
         mailbox,
     };
-    (PartsSender { sender: Some(sender), waiting, received: 0 }, reader)
+    (PartsSender { number, sender: Some(sender), waiting, received: 0 }, reader)
 }
 
 /// The loop's end.
-pub(super) struct PartsSender {
+pub(crate) struct PartsSender {
+    /// Tells payloads apart.
+    number: u64,
     sender: Option<Sender<Vec<u8>>>,
     waiting: Arc<AtomicUsize>,
     received: u64,
 }
 
 impl PartsSender {
-    pub(super) fn push(&mut self, part: Vec<u8>) {
+    /// Takes the next part.
+    pub(crate) fn push(&mut self, part: Vec<u8>) {
         self.received += part.len() as u64;
         self.waiting.fetch_add(part.len(), Ordering::AcqRel);
         // A thread that failed has told so.
         let _ = self.sender.as_ref().map(|sender| sender.send(part));
     }
 
-    /// All of it came.
-    pub(super) fn finish(&mut self) {
+    /// All of it came: an event tells what has become of it.
+    pub(crate) fn finish(&mut self) {
         self.sender = None;
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether more may come.
+    pub(crate) fn has_room(&self) -> bool {
         self.waiting.load(Ordering::Acquire) < WAITING_MAX
     }
 
-    pub(super) fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.received
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 }
 

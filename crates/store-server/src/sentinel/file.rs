@@ -1,6 +1,7 @@
-//! `sentinel.conf`, written by a thread.
+//! `sentinel.conf`: locked for as long as the process lives, written by a thread.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use store_replica::Moment;
 
 use crate::event_loop::Message;
 use crate::persistence::Mailbox;
-use crate::replace_file::replace_file;
+use crate::replace_file::{is_at, lock, replace_file_by};
 
 /// Between attempts to write a file that could not be written.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -20,7 +21,8 @@ const SLOW: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Written {
     text: String,
-    result: io::Result<()>,
+    /// The new file, locked.
+    result: io::Result<File>,
 }
 
 /// ```text
@@ -29,6 +31,8 @@ pub(crate) struct Written {
 /// ```
 pub(crate) struct ConfigFile {
     path: PathBuf,
+    /// Two sentinels with one file forget each other's votes.
+    lock: File,
     mailbox: Mailbox,
     is_writing: bool,
     /// When the write that runs is worth a line in the log.
@@ -38,8 +42,31 @@ pub(crate) struct ConfigFile {
 }
 
 impl ConfigFile {
-    pub(super) fn new(path: PathBuf, mailbox: Mailbox) -> Self {
-        Self { path, mailbox, is_writing: false, slow_at: None, failed: None }
+    /// Opens and locks it, and reads its text. Fails with what to do when another process has it.
+    pub(super) fn open(path: PathBuf, mailbox: Mailbox) -> io::Result<(Self, String)> {
+        /// Attempts to lock a file that is replaced at the same moment.
+        const OPENS_MAX: usize = 10;
+        for _ in 0..OPENS_MAX {
+            let mut file = File::open(&path)?;
+            if lock(&file).is_ok() && is_at(&file, &path) {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                let opened = Self {
+                    path,
+                    lock: file,
+                    mailbox,
+                    is_writing: false,
+                    slow_at: None,
+                    failed: None,
+                };
+                return Ok((opened, text));
+            }
+        }
+        Err(io::Error::other(format!(
+            "{} is in use by another sentinel: end that one, or write another file (each sentinel \
+             needs its own, with an id of its own)",
+            path.display()
+        )))
     }
 
     /// Whether the file lacks what this sentinel knows.
@@ -83,7 +110,7 @@ impl ConfigFile {
         self.slow_at = Some(now + SLOW);
         let (path, mailbox, copy) = (self.path.clone(), self.mailbox.clone(), text.clone());
         let work = move || {
-            let result = replace_file(&path, text.as_bytes());
+            let result = replace_file_by(&path, text.as_bytes(), lock);
             mailbox.post(Message::SentinelFile(Written { text, result }));
         };
         let thread = std::thread::Builder::new().name("tenure-file".to_owned()).spawn(work);
@@ -97,7 +124,8 @@ impl ConfigFile {
     pub(super) fn finish(&mut self, now: Moment, written: Written) -> Option<(LogLevel, String)> {
         (self.is_writing, self.slow_at) = (false, None);
         let path = self.path.display();
-        match (written.result, self.failed.take()) {
+        let result = written.result.map(|file| self.lock = file);
+        match (result, self.failed.take()) {
             (Ok(()), None) => None,
             (Ok(()), Some((newest, _))) if newest != written.text => {
                 // It has changed since: the newest text follows at once.

@@ -57,8 +57,12 @@ pub(crate) struct SentinelDriver {
     pub(crate) scripts: RunningScripts,
     pub(crate) links: BTreeMap<LinkId, Link>,
     pub(crate) of_peers: BTreeMap<PeerId, LinkId>,
+    /// Bytes of all connections that are no whole replies yet.
+    unparsed_bytes: usize,
     /// Sessions that wait for an answer, by the number that the machine knows them by.
     sessions: BTreeMap<u64, SessionId>,
+    /// Whether the log has said that others cannot reach it.
+    is_told_of_bind: bool,
     /// Scratch for reads.
     pub(crate) buffer: Vec<u8>,
     running: Running,
@@ -67,6 +71,8 @@ pub(crate) struct SentinelDriver {
 
 /// Longer replies are no server's: INFO of one with a thousand replicas is much shorter.
 const UNPARSED_MAX: usize = 4 * 1024 * 1024;
+/// Those of all connections together: a primary may list a thousand replicas that never end one.
+const UNPARSED_TOTAL_MAX: usize = 64 * 1024 * 1024;
 /// Nothing that a sentinel asks has more elements in its answer than a few.
 const ELEMENTS_MAX: u64 = 4_096;
 
@@ -80,15 +86,20 @@ impl SentinelDriver {
         let mut bytes = [0; 8];
         urandom.read_exact(&mut bytes)?;
         let draw = draw_from(u64::from_ne_bytes(bytes));
-        let configuration = Configuration { port, ..start.configuration };
+        let (file, text) = ConfigFile::open(start.path, mailbox)?;
+        // One that was ending may have written it since it was read.
+        let read = Configuration::parse(&text).unwrap_or(start.configuration);
+        let configuration = Configuration { port, ..read };
         let machine = Sentinel::new(now, configuration, id, Timing::default(), draw);
         Ok(Self {
             machine,
-            file: ConfigFile::new(start.path, mailbox),
+            file,
             scripts: RunningScripts::default(),
             links: BTreeMap::new(),
             of_peers: BTreeMap::new(),
+            unparsed_bytes: 0,
             sessions: BTreeMap::new(),
+            is_told_of_bind: false,
             buffer: Vec::new(),
             running,
             wakes_at: now,
@@ -98,6 +109,21 @@ impl SentinelDriver {
     /// A clock that nobody sets.
     pub(crate) fn now(&self) -> Moment {
         Moment::from_ms(self.running.millis())
+    }
+
+    /// What to do where others are told an address at which this sentinel does not listen. `own` is
+    /// its end of a connection, and `listens` the words of `bind`.
+    pub(crate) fn advise_on_bind(&mut self, own: &str, listens: &[String]) -> Option<String> {
+        if self.is_told_of_bind || is_reachable(own, listens) {
+            return None;
+        }
+        self.is_told_of_bind = true;
+        let announced = self.machine.configuration().globals.announce_ip;
+        announced.is_none().then(|| format!(
+            "WARNING: other sentinels and clients elsewhere do not reach this sentinel: it tells \
+             them that it is at {own}, and listens on {} alone. Add the line `bind {own} 127.0.0.1`",
+            listens.join(" ")
+        ))
     }
 
     /// How long nothing is due here, in milliseconds.
@@ -160,6 +186,7 @@ impl SentinelDriver {
         let Some(link) = self.links.get_mut(&id) else { return Ok(Vec::new()) };
         // Most replies come whole: a connection that waits for none keeps no memory for them.
         let mut earlier = std::mem::take(&mut link.unparsed);
+        self.unparsed_bytes -= earlier.len();
         let input = if earlier.is_empty() {
             bytes
         } else {
@@ -178,7 +205,10 @@ impl SentinelDriver {
             earlier.drain(..at);
             link.unparsed = earlier;
         }
-        if link.unparsed.len() > UNPARSED_MAX { Err(()) } else { Ok(replies) }
+        self.unparsed_bytes += link.unparsed.len();
+        let is_too_much =
+            link.unparsed.len() > UNPARSED_MAX || self.unparsed_bytes > UNPARSED_TOTAL_MAX;
+        if is_too_much { Err(()) } else { Ok(replies) }
     }
 
     pub(crate) fn open(&mut self, id: LinkId, peer: PeerId, host: String) {
@@ -190,6 +220,7 @@ impl SentinelDriver {
     /// The connection is gone. Which it was.
     pub(crate) fn forget(&mut self, id: LinkId) -> Option<PeerId> {
         let link = self.links.remove(&id)?;
+        self.unparsed_bytes -= link.unparsed.len();
         self.of_peers.remove(&link.peer);
         Some(link.peer)
     }
@@ -216,6 +247,15 @@ impl Surroundings for Machine {
     }
 }
 
+/// Whether who listens there may be reached at its end of a connection.
+fn is_reachable(own: &str, listens: &[String]) -> bool {
+    let is_loopback = |word: &str| {
+        let ip = word.trim_start_matches('-').parse();
+        ip.is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+    };
+    is_loopback(own) || !listens.iter().all(|word| is_loopback(word))
+}
+
 fn random_id(urandom: &mut File) -> io::Result<RunId> {
     let mut bytes = [0; 20];
     urandom.read_exact(&mut bytes)?;
@@ -231,4 +271,21 @@ fn draw_from(mut state: u64) -> Draw {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % limit.max(1)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_on_loopback_alone_is_reached_there_alone() {
+        let reachable = |own, bind: &str| {
+            is_reachable(own, &bind.split(' ').map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert!(reachable("127.0.0.1", "127.0.0.1 -::1"));
+        assert!(!reachable("10.0.0.1", "127.0.0.1 -::1"));
+        for bind in ["10.0.0.1 127.0.0.1", "*", "* -::*", "0.0.0.0"] {
+            assert!(reachable("10.0.0.1", bind), "{bind}");
+        }
+    }
 }

@@ -406,3 +406,41 @@ fn a_script_that_has_written_is_waited_for_when_the_server_is_told_to_stop() {
         assert_eq!(connect(&server).words("EXISTS one two"), Reply::Integer(2), "{saves}");
     }
 }
+
+#[test]
+fn what_the_driver_answers_is_answered_after_the_script_and_in_order() {
+    let server = impatient();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    other.words("PING");
+    caller.send(&["EVAL", ENDLESS, "0"]);
+    wait_until_busy(&mut other);
+    other.send(&["REPLCONF", "listening-port", "1"]);
+    other.send(&["PING"]);
+    let mut third = connect(&server);
+    assert!(error(third.ask(&["PING"])).starts_with("BUSY"));
+    assert_eq!(third.words("SCRIPT KILL"), Reply::Simple("OK".into()));
+    error(caller.receive());
+    assert_eq!(other.receive(), Some(Reply::Simple("OK".into())));
+    assert_eq!(other.receive(), Some(Reply::Simple("PONG".into())));
+}
+
+#[test]
+fn shutdown_nosave_ends_a_script_that_has_written_whoever_follows() {
+    let server = Server::builder()
+        .any_port()
+        .setting("busy-reply-threshold", "20")
+        .setting("repl-diskless-sync-delay", "0");
+    let server = server.start().unwrap();
+    let replica = Server::builder().any_port().start().unwrap();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    let mut follower = connect(&replica);
+    follower.words(&format!("REPLICAOF 127.0.0.1 {}", server.port().unwrap()));
+    caller.words("SET before 1");
+    assert_eq!(caller.words("WAIT 1 20000"), Reply::Integer(1));
+    caller.send(&["EVAL", WRITES, "0"]);
+    wait_until_busy(&mut other);
+    assert!(error(other.ask(&["SCRIPT", "KILL"])).starts_with("UNKILLABLE"));
+    other.send(&["SHUTDOWN", "NOSAVE"]);
+    server.wait().unwrap();
+    assert_eq!(follower.words("EXISTS before half"), Reply::Integer(1));
+}

@@ -1,7 +1,7 @@
-//! docs/commands.md says of every command of Redis 7.0 what becomes of it here.
+//! docs/commands.md says of every command of Redis 7.0 whether the store supports it.
 //!
 //! Which commands there are comes from the real redis-server, what we have from our command table.
-//! A command that only looks supported stands in `EXCEPTIONS`. `UPDATE_DOCS=1` writes the page.
+//! A command that only looks supported is in `EXCEPTIONS`. `UPDATE_DOCS=1` writes the page.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,32 +21,37 @@ enum Status {
 use Status::{Absent, Partial, Supported};
 
 const NO_MODULES: Status = Absent("modules are compiled for redis-server itself: answers an error");
-const OWN_WORDS: Status = Partial("for humans, in words of its own");
-const OWN_SIZES: Status = Partial("in bytes that this store takes, which are not those of Redis");
+const OWN_WORDS: Status = Partial("for people, worded differently");
+const OWN_SIZES: Status =
+    Partial("counts the bytes of this store, which differ from those of Redis");
 
 /// Commands that do less than their row in the table suggests. `NAME|` stands for all subcommands
 /// of NAME, `|NAME` for all subcommands NAME, unless a line names them in full; the first counts.
 const EXCEPTIONS: &[(&str, Status)] = &[
-    ("command|docs", Partial("the same facts; summaries and histories in words of its own")),
-    ("config|get", Partial("tells every setting, also those listed below")),
-    ("config|set", Partial("knows every setting; the end of this page lists what some do not do")),
-    ("debug", Partial("the harmless subcommands; what crashes or restarts is refused")),
+    ("command|docs", Partial("the same facts; summaries and histories are worded differently")),
+    ("config|get", Partial("shows every setting, also those without effect")),
+    (
+        "config|set",
+        Partial("accepts every setting; the end of this page lists those without effect"),
+    ),
+    ("debug", Partial("only the harmless subcommands; those that crash or restart are refused")),
     ("info", Partial("facts about the allocator are constants")),
     ("latency|doctor", OWN_WORDS),
-    ("latency|graph", Partial("a drawing of its own")),
-    ("lolwut", Partial("a drawing of its own")),
+    ("latency|graph", Partial("another drawing")),
+    ("lolwut", Partial("another drawing")),
     ("memory|doctor", OWN_WORDS),
     ("memory|malloc-stats", Absent("the allocator belongs to the program around the store")),
-    ("memory|purge", Partial("frees what waits in slices; the allocator is the program's own")),
+    (
+        "memory|purge",
+        Partial("frees what waits to be freed, in slices; the allocator belongs to the program"),
+    ),
     ("memory|stats", OWN_SIZES),
     ("memory|usage", OWN_SIZES),
-    ("migrate", Partial("not in MULTI and scripts; the server goes on meanwhile")),
+    ("migrate", Partial("refused in MULTI and scripts; the server goes on serving meanwhile")),
     ("module|load", NO_MODULES),
     ("module|loadex", NO_MODULES),
     ("module|unload", NO_MODULES),
-    ("restore-asking", Partial("the same as RESTORE, as there are no slots")),
     ("script|debug", Partial("NO only; there is no debugger")),
-    ("unlink", Partial("the same as DEL: large values are freed at once")),
     ("|help", OWN_WORDS),
 ];
 
@@ -113,9 +118,9 @@ fn page() -> String {
     let count = |is: fn(Status) -> bool| lines.iter().filter(|line| is(line.status)).count();
     let mut page = format!(
         "# Commands\n\n\
-         Every command of Redis 7.0, subcommands included, and what becomes of it in the store. A test \
-         writes this page from the\ncommand table and from what `COMMAND LIST` of a real redis-server \
-         says; it fails when the page is stale.\n\n\
+         Every command of Redis 7.0, subcommands included, and whether the store supports it. A test \
+         writes this page from the\ncommand table and from `COMMAND LIST` of a real redis-server; it \
+         fails when the page is out of date.\n\n\
          Supported means: same arguments, same replies, same errors, in RESP2 and RESP3, as far as \
          tests compare them: each\nsupported command is in a case file under \
          `crates/store-server/tests/it/cases`.\n\n\
@@ -194,8 +199,8 @@ fn commands_of_redis() -> BTreeSet<String> {
 fn write_settings(page: &mut String) {
     page.push_str(
         "## Settings without effect\n\n\
-         Every setting of Redis 7.0 is known, checked, kept and told by CONFIG GET. These change \
-         nothing further:\n\n",
+         Every setting of Redis 7.0 is known, checked, kept and shown by CONFIG GET. These have no \
+         other effect:\n\n",
     );
     let mut refused = String::new();
     let code = code();
@@ -221,7 +226,7 @@ fn write_settings(page: &mut String) {
     }
     page.push_str(
         "\n## Settings of which only the default is taken\n\n\
-         Anything else is refused with the reason, at the start with the line:\n\n",
+         Any other value is refused with the reason; at the start also with the line:\n\n",
     );
     page.push_str(&refused);
 }

@@ -392,3 +392,18 @@ fn users_and_what_they_were_denied_count() {
         (info(&mut connection, "used_memory") - before).abs() < 50_000
     });
 }
+
+#[test]
+fn what_waits_behind_a_request_takes_as_long_as_it_is_long() {
+    let server = Server::builder().any_port().start().unwrap();
+    let (mut caller, mut other) = (connect(&server), connect(&server));
+    other.words("PING");
+    // Each of them waits for the driver by itself, before all that follow it.
+    let mut one = b"*2\r\n$8\r\nREPLCONF\r\n$1000\r\n".to_vec();
+    one.extend([b'x'; 1000]);
+    one.extend(b"\r\n");
+    caller.send(&["BLPOP", "nothing", "0.5"]);
+    caller.send_raw(&one.repeat(30_000));
+    assert_eq!(caller.receive(), Some(Reply::NullArray));
+    assert_eq!(other.words("PING"), Reply::Simple("PONG".into()));
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store_cluster::{Body, Ends, Event as Note, LinkId, Message, Output, Role, wire};
+use store_cluster::{Body, Ends, Event as Note, LinkId, Message, Output, Role, SavedClaim, wire};
 
 use super::climate::ip_of;
 use super::flaw::Planted;
@@ -14,6 +14,8 @@ use crate::queue::Real;
 
 /// How long a change that nothing relies on may wait before it is written.
 const LAZY_WRITE_MAX: Real = 800;
+/// Between attempts to write to a full disk.
+const WRITE_AGAIN: Real = 200;
 
 impl World {
     pub(crate) fn tick(&mut self, host: HostIndex, life: u32) {
@@ -77,6 +79,7 @@ impl World {
                     let now = self.hosts[host].now(self.queue.now());
                     self.hosts[host].core.handle_link_up(now, name);
                     self.carry_out(host);
+                    self.go_on_with_duel(link);
                 }
             }
             Delivery::Message(end, message) => self.hand_over(link, end, &message),
@@ -156,7 +159,9 @@ impl World {
         let (mut failed, mut told) = (None, false);
         loop {
             match self.hosts[host].core.poll_output() {
-                Output::Persist { text, is_synced } => self.write(host, text, is_synced),
+                Output::Persist { text, is_synced, claim } => {
+                    self.write(host, (text, claim), is_synced);
+                }
                 Output::Dial { link, address } => self.dial(host, link, ip_of(&address)),
                 Output::Send { link, message } => {
                     told |= matches!(message.body, Body::Fail(_));
@@ -255,6 +260,7 @@ impl World {
 
     fn hold_or_send(&mut self, host: HostIndex, name: LinkId, message: Arc<Message>) {
         match self.hosts[host].held.is_empty() {
+            true if !self.hosts[host].core.may_say(&message) => {}
             true => self.send(host, name, message),
             false => self.hosts[host].held.push_back(Held::Send(name, message)),
         }
@@ -278,7 +284,7 @@ impl World {
     }
 
     /// nodes.conf is written: at once where packets wait for it, else some time.
-    fn write(&mut self, host: HostIndex, text: String, is_synced: bool) {
+    fn write(&mut self, host: HostIndex, content: (String, SavedClaim), is_synced: bool) {
         let breaks_order = self.flaw == Some(Planted::SendBeforePersist);
         let delay = match is_synced && !breaks_order {
             true => self.random.between(0, self.climate.disk_max),
@@ -287,7 +293,7 @@ impl World {
         let this = &mut self.hosts[host];
         this.writes_made += 1;
         let (write, life) = (this.writes_made, this.life);
-        this.writes.push_back((write, text));
+        this.writes.push_back((write, content));
         if is_synced && !breaks_order {
             this.held.push_back(Held::Write(write));
         }
@@ -299,18 +305,50 @@ impl World {
         if !this.is_up || this.life != life {
             return;
         }
+        if this.full_until > self.queue.now() {
+            self.queue.after(WRITE_AGAIN, Event::OnDisk { host, life, write });
+            return self.fail_write(host);
+        }
         if let Some(place) = this.writes.iter().position(|(number, _)| *number == write) {
             let done = this.writes.remove(place).expect("it was found");
             if done.0 > this.disk.0 {
                 this.disk = done;
             }
         }
-        let on_disk = this.disk.0;
+        if std::mem::replace(&mut this.has_failed, false) {
+            let now = this.now(self.queue.now());
+            this.core.handle_file_written(now);
+            self.release(host);
+            return self.carry_out(host);
+        }
+        self.release(host);
+    }
+
+    /// The disk is full: nothing waits for it any longer, and the core knows.
+    fn fail_write(&mut self, host: HostIndex) {
+        let now = self.hosts[host].now(self.queue.now());
+        let this = &mut self.hosts[host];
+        if !std::mem::replace(&mut this.has_failed, true) {
+            self.note(|| format!("{host} cannot write its file"));
+        }
+        if self.flaw != Some(Planted::SaysUnsaved) {
+            let this = &mut self.hosts[host];
+            this.core.handle_file_lost(now, this.disk.1.1);
+        }
+        self.release(host);
+        self.carry_out(host);
+    }
+
+    /// What need not wait for the disk any longer leaves.
+    fn release(&mut self, host: HostIndex) {
+        let (on_disk, has_failed) = (self.hosts[host].disk.0, self.hosts[host].has_failed);
         while let Some(first) = self.hosts[host].held.front() {
-            if matches!(first, Held::Write(number) if *number > on_disk) {
+            if matches!(first, Held::Write(number) if *number > on_disk && !has_failed) {
                 return;
             }
-            if let Some(Held::Send(name, message)) = self.hosts[host].held.pop_front() {
+            if let Some(Held::Send(name, message)) = self.hosts[host].held.pop_front()
+                && self.hosts[host].core.may_say(&message)
+            {
                 self.send(host, name, message);
             }
         }

@@ -9,6 +9,16 @@ use super::links::{Delivery, End};
 use super::operator::Order;
 use super::world::{Event, World};
 use crate::network::Host as HostIndex;
+use crate::queue::Real;
+
+/// Two replicas that want one epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Duel {
+    voter: HostIndex,
+    second: HostIndex,
+    /// When the voter has forgotten what was not on its disk.
+    from: Real,
+}
 
 impl World {
     pub(crate) fn fault(&mut self) {
@@ -18,7 +28,7 @@ impl World {
         let delay = self.random.between(1, 2 * self.climate.fault_every);
         self.queue.after(delay, Event::Fault);
         let (host, other) = (self.any_host(), self.any_host());
-        match self.random.below(32) {
+        match self.random.below(33) {
             0..3 => self.cut(host, other),
             3..5 => self.isolate(host),
             5..7 => self.part(),
@@ -35,7 +45,8 @@ impl World {
             26 => self.obey(Order::Takeover(host)),
             27 => self.obey(Order::Bump(host)),
             28 => self.obey(Order::Replicate(host, other)),
-            29 | 30 => self.duel(host, other),
+            29 | 30 => self.duel(),
+            31 => self.fill_disk(host),
             _ => self.obey(Order::TakeoverTwice(host)),
         }
     }
@@ -64,14 +75,52 @@ impl World {
             }
             _ => {}
         }
+        if matches!(note, Note::ElectionWon { .. }) && self.random.percent(4) {
+            self.lose_heir(host);
+        }
+    }
+
+    /// Who took over dies for good, and whom it replaced comes back later and hears of it from
+    /// others alone.
+    fn lose_heir(&mut self, heir: HostIndex) {
+        let slots = Arc::clone(&self.hosts[heir].core.me().slots);
+        let is_old = |host: &HostIndex| {
+            let me = self.hosts[*host].core.me();
+            *host != heir && me.is_master() && me.slots.intersects(&slots)
+        };
+        let Some(old) = self.members().find(is_old).filter(|_| !self.has_lost_heir) else { return };
+        self.has_lost_heir = true;
+        let until = self.queue.now() + self.random.between(3_000, 9_000);
+        self.note(|| format!("{old} is cut off until {until}, its heir {heir} dies for good"));
+        self.separate(&[old], until);
+        let delay = self.random.between(100, 1_500);
+        self.queue.after(delay, Event::Order(Order::Bury(heir)));
+    }
+
+    /// Nothing can be written to a disk for some time.
+    fn fill_disk(&mut self, host: HostIndex) {
+        let until = self.queue.now() + self.random.between(300, 8_000);
+        self.note(|| format!("the disk of {host} is full until {until}"));
+        self.hosts[host].full_until = until;
     }
 
     /// Two replicas ask for one epoch, and a voter that dies in between is all that they share.
-    fn duel(&mut self, voter: HostIndex, second: HostIndex) {
-        let first = self.any_host();
-        if voter == second || first == second || voter == first {
+    /// The second one hears nothing of the first one's epoch before it has asked for the same.
+    fn duel(&mut self) {
+        let (mut voters, mut replicas) = (Vec::new(), Vec::new());
+        for host in self.members().filter(|host| self.hosts[*host].is_up) {
+            match self.hosts[host].core.me().is_voter() {
+                true => voters.push(host),
+                false if self.hosts[host].follows().is_some() => replicas.push(host),
+                false => {}
+            }
+        }
+        if voters.is_empty() || replicas.len() < 2 {
             return;
         }
+        let voter = *self.random.pick(&voters);
+        let first = replicas.swap_remove(self.random.below(replicas.len() as u64) as usize);
+        let second = *self.random.pick(&replicas);
         let now = self.queue.now();
         self.note(|| format!("{first} and {second} want the vote of {voter}"));
         for other in (0..self.hosts.len()).filter(|other| *other != voter && *other != second) {
@@ -83,8 +132,19 @@ impl World {
         self.queue.at(dies_at, Event::Order(Order::Crash(voter)));
         let back_at = dies_at + self.random.between(20, 150);
         self.queue.at(back_at, Event::Restart(voter));
-        let asks_at = (back_at + self.random.between(0, 300)).saturating_sub(200);
-        self.queue.at(asks_at, Event::Order(Order::Force(second)));
+        self.links.cut(voter, second, now, back_at);
+        self.duel = Some(Duel { voter, second, from: back_at });
+    }
+
+    /// The second one of a duel has connected to the voter, which is back: it asks before it hears
+    /// anything.
+    pub(crate) fn go_on_with_duel(&mut self, link: usize) {
+        let (hosts, now) = (self.links.all[link].hosts, self.queue.now());
+        let is_it = |duel: &Duel| hosts == [duel.second, duel.voter] && now >= duel.from;
+        if let Some(duel) = self.duel.take_if(|duel| is_it(duel)) {
+            self.links.cut(duel.voter, duel.second, now, now + 1_000);
+            self.obey(Order::Force(duel.second));
+        }
     }
 
     fn cut(&mut self, from: HostIndex, to: HostIndex) {
@@ -127,10 +187,11 @@ impl World {
             return;
         }
         self.note(|| format!("{host} crashes"));
-        let has_tail = self.random.percent(30);
+        let (has_tail, now) = (self.random.percent(30), self.queue.now());
         let this = &mut self.hosts[host];
         this.is_up = false;
         this.held.clear();
+        let has_tail = has_tail && this.full_until <= now;
         if let Some(last) = this.writes.drain(..).next_back().filter(|_| has_tail)
             && last.0 > this.disk.0
         {
@@ -170,7 +231,7 @@ impl World {
             return;
         }
         let real = self.queue.now();
-        let mut text = self.hosts[host].disk.1.clone();
+        let mut text = self.hosts[host].disk.1.0.clone();
         if self.flaw == Some(super::flaw::Planted::VoteClearedOnRestart)
             && let Some(place) = text.find(" lastVoteEpoch ")
         {
@@ -186,6 +247,7 @@ impl World {
         this.is_up = true;
         this.paused_until = 0;
         this.writes.clear();
+        this.has_failed = false;
         this.dialled.clear();
         this.is_paused_for_failover = false;
         this.role = store_cluster::Role::Master;
@@ -256,6 +318,7 @@ impl World {
         self.links.weather.delay_max = self.links.weather.delay_max.min(50);
         for host in 0..self.hosts.len() {
             self.hosts[host].paused_until = self.hosts[host].paused_until.min(now + 500);
+            self.hosts[host].full_until = self.hosts[host].full_until.min(now + 500);
             self.restart(host);
         }
     }

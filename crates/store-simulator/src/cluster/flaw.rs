@@ -13,6 +13,8 @@ pub enum Planted {
     SendBeforePersist,
     /// The file forgets in which epoch the node voted last.
     VoteClearedOnRestart,
+    /// A node whose file cannot be written goes on as if it were.
+    SaysUnsaved,
 }
 
 /// A flaw, and what must catch it.
@@ -34,19 +36,23 @@ const fn core(name: &'static str, flaw: Flaw, breaks: Rule) -> Control {
     Control { name, flaw: Planted::Core(flaw), breaks }
 }
 
-/// All flaws that are caught. Not among them, because the worlds do not show them yet:
-/// `VoteClearedOnRestart` (K2) and `NoUpdateMessages` (K5).
+/// All flaws. Each is caught within 10,000 worlds.
 pub const CONTROLS: &[Control] = &[
     driver("epoch-without-persist", Planted::SendBeforePersist, Rule::K1),
+    driver("claim-on-full-disk", Planted::SaysUnsaved, Rule::K1),
     core("no-collision-rule", Flaw::NoCollisionRule, Rule::K1),
     core("takeover-keeps-epoch", Flaw::TakeoverKeepsEpoch, Rule::K1),
     driver("vote-before-fsync", Planted::SendBeforePersist, Rule::K2),
+    driver("vote-cleared-on-restart", Planted::VoteClearedOnRestart, Rule::K2),
+    driver("vote-on-full-disk", Planted::SaysUnsaved, Rule::K2),
     core("count-acks-twice", Flaw::CountAcksTwice, Rule::K3),
     core("accept-old-acks", Flaw::AcceptOldAcks, Rule::K3),
     core("half-quorum", Flaw::HalfQuorum, Rule::K3),
     core("no-minority-rule", Flaw::NoMinorityRule, Rule::K4),
     core("no-rejoin-delay", Flaw::NoRejoinDelay, Rule::K4),
     core("lower-epoch-wins", Flaw::LowerEpochWins, Rule::K5),
+    core("dead-keeps-slots", Flaw::DeadKeepsSlots, Rule::K5),
+    core("no-update-messages", Flaw::NoUpdateMessages, Rule::K5),
     core("no-unclaimed-bits", Flaw::NoUnclaimedBits, Rule::K5),
     core("no-grandmaster-rule", Flaw::NoGrandmasterRule, Rule::K6),
     core("migrate-at-once", Flaw::MigrateAtOnce, Rule::K6),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use store_cluster::{Cluster, DataState, LinkId, Message, NodeId, Now, Role};
+use store_cluster::{Cluster, DataState, LinkId, Message, NodeId, Now, Role, SavedClaim};
 
 use crate::clock::Clock;
 use crate::network::Host as HostIndex;
@@ -39,8 +39,12 @@ pub(crate) struct Host {
     pub(crate) is_gone: bool,
     pub(crate) paused_until: Real,
     /// What is on disk, and the number of that write.
-    pub(crate) disk: (u64, String),
-    pub(crate) writes: VecDeque<(u64, String)>,
+    pub(crate) disk: (u64, (String, SavedClaim)),
+    /// Nothing can be written to it until then.
+    pub(crate) full_until: Real,
+    /// The last write could not be made.
+    pub(crate) has_failed: bool,
+    pub(crate) writes: VecDeque<(u64, (String, SavedClaim))>,
     pub(crate) writes_made: u64,
     pub(crate) held: VecDeque<Held>,
     /// Connections by the number that the core gave them.

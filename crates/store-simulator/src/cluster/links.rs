@@ -1,6 +1,5 @@
 //! Connections that carry values: late, in order, held back by cuts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use store_cluster::{LinkId, Message};
@@ -71,12 +70,13 @@ struct Cut {
 pub(crate) struct Links {
     pub(crate) weather: Weather,
     pub(crate) all: Vec<Link>,
-    cuts: BTreeMap<(Host, Host), Cut>,
+    /// By who sends and who hears; as long as it was ever needed.
+    cuts: Vec<Vec<Option<Cut>>>,
 }
 
 impl Links {
     pub(crate) fn new(weather: Weather) -> Self {
-        Self { weather, all: Vec::new(), cuts: BTreeMap::new() }
+        Self { weather, all: Vec::new(), cuts: Vec::new() }
     }
 
     /// A new connection, to be knocked for.
@@ -93,7 +93,14 @@ impl Links {
 
     /// Nothing gets from one host to the other until `until`.
     pub(crate) fn cut(&mut self, from: Host, to: Host, now: Real, until: Real) {
-        let cut = self.cuts.entry((from, to)).or_insert(Cut { since: now, until });
+        if self.cuts.len() <= from {
+            self.cuts.resize(from + 1, Vec::new());
+        }
+        let cuts = &mut self.cuts[from];
+        if cuts.len() <= to {
+            cuts.resize(to + 1, None);
+        }
+        let cut = cuts[to].get_or_insert(Cut { since: now, until });
         if cut.until < now {
             cut.since = now;
         }
@@ -102,8 +109,12 @@ impl Links {
 
     /// Since when nothing gets through, if that is so.
     pub(crate) fn cut_since(&self, from: Host, to: Host, now: Real) -> Option<Real> {
-        let cut = self.cuts.get(&(from, to)).filter(|cut| cut.until > now)?;
+        let cut = self.find_cut(from, to).filter(|cut| cut.until > now)?;
         Some(cut.since)
+    }
+
+    fn find_cut(&self, from: Host, to: Host) -> Option<Cut> {
+        *self.cuts.get(from)?.get(to)?
     }
 
     pub(crate) fn is_cut(&self, from: Host, to: Host, now: Real) -> bool {
@@ -123,9 +134,10 @@ impl Links {
         if random.percent(self.weather.loss_percent) {
             delay += RESEND_MS;
         }
+        let hosts = self.all[link].hosts;
+        let cut = self.find_cut(hosts[to.other() as usize], hosts[to as usize]);
+        let starts_at = cut.map_or(now, |cut| now.max(cut.until));
         let link = &mut self.all[link];
-        let path = (link.hosts[to.other() as usize], link.hosts[to as usize]);
-        let starts_at = self.cuts.get(&path).map_or(now, |cut| now.max(cut.until));
         let last = &mut link.arrives_at[to as usize];
         *last = (starts_at + delay).max(*last);
         *last

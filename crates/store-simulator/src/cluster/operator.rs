@@ -32,6 +32,8 @@ pub(crate) enum Order {
     Replicate(HostIndex, HostIndex),
     Forget(HostIndex, NodeId),
     Crash(HostIndex),
+    /// It crashes, and never comes back.
+    Bury(HostIndex),
 }
 
 impl World {
@@ -62,6 +64,10 @@ impl World {
                 self.on(host, |core, now| core.forget(now, id).is_ok());
             }
             Order::Crash(host) => self.crash(host),
+            Order::Bury(host) => {
+                self.crash(host);
+                self.hosts[host].is_gone = true;
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use store_cluster::{Cluster, NodeId, Now, Role};
 
 use super::climate::{Climate, HEALS_AT, address_of};
+use super::faults::Duel;
 use super::flaw::Planted;
 use super::host::{Data, Host};
 use super::judge::{Judge, Rule, Violation};
@@ -78,6 +79,9 @@ pub struct World {
     pub(crate) outcome: ClusterOutcome,
     pub(crate) is_traced: bool,
     pub(crate) dead_at_last: Option<HostIndex>,
+    pub(crate) duel: Option<Duel>,
+    /// Somebody who took over died for good.
+    pub(crate) has_lost_heir: bool,
     pub(crate) counts: Counts,
 }
 
@@ -116,6 +120,8 @@ impl World {
             outcome: ClusterOutcome::default(),
             is_traced: false,
             dead_at_last: None,
+            duel: None,
+            has_lost_heir: false,
             counts: Counts::default(),
         };
         for host in 0..ids.len() {
@@ -136,6 +142,7 @@ impl World {
         let clock = Clock::new(off_ppm, ahead);
         let now = Now { monotonic_ms: clock.monotonic(0), unix_ms: clock.wall(0) };
         let core = self.new_core(host as u32, now, &text);
+        let claim = core.claim();
         Host {
             id,
             ip: host as u32,
@@ -146,7 +153,9 @@ impl World {
             is_up: true,
             is_gone: false,
             paused_until: 0,
-            disk: (0, text),
+            disk: (0, (text, claim)),
+            full_until: 0,
+            has_failed: false,
             writes: Default::default(),
             writes_made: 0,
             held: Default::default(),

@@ -36,6 +36,8 @@ pub(crate) struct Climate {
     pub(crate) load_max: Real,
     /// Whether a snapshot for replicas may have to wait for another one.
     pub(crate) snapshots_wait: bool,
+    /// Whether one server takes no payload until everything is healed, as it does not know a value.
+    pub(crate) has_refuser: bool,
     /// The largest value, in bytes.
     pub(crate) value_max: u64,
     pub(crate) ttl_max: u64,
@@ -82,6 +84,8 @@ impl Climate {
             ping_every: random.between(500, 1_500),
             hard_max,
             min_replicas: usize::from(random.percent(15)),
+            // Not drawn: worlds that found something before stay what they were.
+            has_refuser: backlog_size.is_multiple_of(5),
         }
     }
 

@@ -145,6 +145,7 @@ impl World {
                 server.replication.set_paused(is_paused);
             }
             Output::Log(Told::LinkContinued) => {
+                server.refused = 0;
                 let (history, digest) = (*server.replication.history(), server.data.digest());
                 self.judge.see_continue(real, &history, digest, host);
             }
@@ -158,6 +159,7 @@ impl World {
     fn become_role(&mut self, host: Host, role: &Role) {
         let server = &mut self.servers[host];
         server.reign += 1;
+        server.refused = 0;
         server.waiting.clear();
         server.blocked.clear();
         server.old_ids.clear();

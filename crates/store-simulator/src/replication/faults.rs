@@ -20,6 +20,7 @@ impl World {
             return;
         }
         let now = server.now(real);
+        server.refused = 0;
         server.replication.follow(now, address_of(primary));
         self.note(|| format!("operator: {host} follows {primary}"));
         self.carry_out(host);

@@ -41,6 +41,8 @@ pub enum Flaw {
     ExpireInPause,
     /// A primary leaves keys out that ended before it started, and tells nobody.
     EndedKeysLeftOut,
+    /// A payload that is never taken counts as one that came to nothing this time.
+    AsksForEver,
     /// The stream is trimmed although somebody has still to read it.
     TrimUnderReader,
     /// A large value is kept in one block.
@@ -81,6 +83,7 @@ pub const CONTROLS: &[Control] = &[
     control("replica-expires", Flaw::ReplicaExpires, Rule::R4),
     control("expire-in-pause", Flaw::ExpireInPause, Rule::R4),
     control("ended-keys-left-out", Flaw::EndedKeysLeftOut, Rule::R4),
+    control("asks-for-ever", Flaw::AsksForEver, Rule::R5),
     control("trim-under-reader", Flaw::TrimUnderReader, Rule::R5),
     control("block-as-big-as-value", Flaw::BlockAsBigAsValue, Rule::R5),
 ];

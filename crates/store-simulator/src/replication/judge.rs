@@ -119,7 +119,7 @@ impl Judge {
     /// The data at `offset` of `id`: that of the last write before it.
     fn lookup(&self, mut id: ReplicationId, offset: u64) -> Option<Digest> {
         while let Some((parent, until)) = self.parents.get(&id).filter(|parent| offset < parent.1) {
-            debug_assert!(offset < *until);
+            assert!(offset < *until);
             id = *parent;
         }
         let (place, digest) = self.known.range(..=(id, offset)).next_back()?;

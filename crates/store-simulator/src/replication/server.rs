@@ -108,6 +108,8 @@ pub(crate) struct Server {
     pub(crate) guessed_load: LoadMode,
     pub(crate) incoming: Option<Incoming>,
     pub(crate) loading: Option<u64>,
+    /// Payloads in a row that it did not take, since an operator last named a primary.
+    pub(crate) refused: u32,
     pub(crate) waiting: BTreeMap<SessionId, u32>,
     pub(crate) blocked: Vec<BlockedClient>,
     pub(crate) paused_until: Real,
@@ -144,6 +146,7 @@ impl Server {
             guessed_load: LoadMode::Spool,
             incoming: None,
             loading: None,
+            refused: 0,
             waiting: BTreeMap::new(),
             blocked: Vec::new(),
             paused_until: 0,

@@ -141,7 +141,7 @@ impl World {
         let mut climate = Climate::draw(&mut random);
         climate.servers = servers;
         climate.write_every *= 4;
-        climate.snapshots_wait = false;
+        (climate.snapshots_wait, climate.has_refuser) = (false, false);
         let mut world = Self::with(random, climate, None);
         (world.heals_at, world.quiet_at) = (heals_at, heals_at);
         world.judge.only = Some(Rule::R1);

@@ -186,6 +186,7 @@ impl World {
             if let Some(server) = server {
                 self.hear(node, server, &reply, asked_at);
             }
+            let reply = self.message_as_it_is_told(node, reply);
             if let Some(reply) = self.as_a_flawed_sentinel_hears_it(node, reply) {
                 self.input(node, |sentinel, now| sentinel.handle_reply(now, link, &reply));
             }
@@ -220,7 +221,8 @@ impl World {
         let text: &[u8] = match words {
             [b"PING"] => b"+PONG\r\n",
             [b"PUBLISH", _, hello] => {
-                if let Some(hello) = self.as_a_flawed_sentinel_reads_it(node, hello) {
+                let hello = self.as_it_is_told(node, hello);
+                if let Some(hello) = self.as_a_flawed_sentinel_reads_it(node, &hello) {
                     self.input(node, |sentinel, now| sentinel.handle_hello(now, &hello));
                 }
                 b":1\r\n"

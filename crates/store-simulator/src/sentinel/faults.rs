@@ -1,9 +1,10 @@
 //! Everything that breaks: networks, machines, processes, clocks.
 
-use store_replica::Role;
-use store_sentinel::{Hello, RunId};
+use store_replica::{Address, Role, SessionId};
+use store_resp::{Protocol, Reply};
+use store_sentinel::{AdminRequest, FailoverStep, Hello, RunId, Surroundings};
 
-use super::climate::{GROUP, name_of, sentinel_address};
+use super::climate::{GROUP, name_of, sentinel_address, server_address};
 use super::flaw::Flaw;
 use super::world::{Event, World};
 use crate::network::{Delivery, Host, Side};
@@ -11,6 +12,23 @@ use crate::queue::Real;
 
 /// A gap in time that every sentinel must notice.
 const NOTICED: Real = 2_500;
+
+/// What an operator means by `*`.
+struct Everything;
+
+impl Surroundings for Everything {
+    fn is_executable(&self, _: &str) -> bool {
+        false
+    }
+
+    fn matches(&self, _: &[u8], _: &str) -> bool {
+        true
+    }
+}
+
+fn is_promoted(step: &FailoverStep) -> bool {
+    matches!(step, FailoverStep::Reconfigure { .. } | FailoverStep::UpdateConfig { .. })
+}
 
 impl World {
     pub(crate) fn fault(&mut self) {
@@ -75,6 +93,97 @@ impl World {
         };
         let text = hello.to_text();
         self.input(node, |sentinel, now| sentinel.handle_hello(now, text.as_bytes()));
+    }
+
+    /// As behind a network that translates addresses, or in containers that all have the same one.
+    pub(crate) fn misaddress(&mut self) {
+        const EVERY: Real = 11_000;
+        const LASTS: Real = 6_000;
+        if self.is_healed() {
+            return;
+        }
+        self.queue.after(EVERY, Event::Misaddress);
+        if self.has_begun {
+            let real = self.queue.now();
+            let who = (real / EVERY) as usize % self.nodes.len();
+            let whose = (who + 1) % self.nodes.len();
+            self.note(|| format!("sentinel {who} says that it is where sentinel {whose} is"));
+            self.misaddressed = Some((who, whose, real + LASTS));
+        }
+    }
+
+    /// SENTINEL RESET, at any moment of a failover. It is always the same sentinel: the others
+    /// remember replicas whose primary is gone.
+    pub(crate) fn reset(&mut self) {
+        const EVERY: Real = 1_700;
+        const NODE: usize = 0;
+        if self.is_healed() {
+            return;
+        }
+        self.queue.after(EVERY, Event::Reset);
+        let real = self.queue.now();
+        let node = &self.nodes[NODE];
+        let is_promoted = node.group().failover_step().is_some_and(is_promoted);
+        // Mostly there is nothing to lose. And a sentinel that has forgotten the others would take
+        // a lower quorum for a majority.
+        let is_time = is_promoted || real % (8 * EVERY) < EVERY;
+        let has_quorum = self.climate.quorum > self.nodes.len() / 2;
+        if !self.has_begun || !is_time || !has_quorum || !node.is_up || node.is_paused(real) {
+            return;
+        }
+        self.note(|| format!("sentinel {NODE} is reset"));
+        if self.flaw == Some(Flaw::ResetForgetsPromotion) && is_promoted {
+            return self.forget_promotion(NODE);
+        }
+        let (session, protocol) = (SessionId(0), Protocol::Resp2);
+        let request = AdminRequest { session, protocol, words: &[b"reset", b"*"] };
+        self.input(NODE, |sentinel, now| sentinel.handle_command(now, request, &Everything));
+    }
+
+    /// The flaw: as if nobody had been promoted, in the epoch in which somebody was.
+    fn forget_promotion(&mut self, node: usize) {
+        let group = self.nodes[node].group();
+        let (epoch, new) = (group.config_epoch(), group.address().clone());
+        let old = self.judge.address_before(epoch).unwrap_or(server_address(0));
+        let line = |at: &Address| format!("monitor {GROUP} {} {} ", at.host, at.port);
+        let disk = &mut self.nodes[node].disk;
+        *disk = disk.replace(&line(&new), &line(&old));
+        self.crash_node(node);
+    }
+
+    /// A hello as it is told where addresses are translated.
+    pub(crate) fn as_it_is_told(&self, node: usize, text: &[u8]) -> Vec<u8> {
+        let hello = Hello::parse(text).expect("sentinels say what they should");
+        let now = self.queue.now();
+        match self.misaddressed {
+            // Whoever tells it knows its own words.
+            Some((who, whose, until))
+                if who != node && now < until && hello.id.as_str() == name_of(who) =>
+            {
+                let mut address = sentinel_address(whose);
+                if self.flaw == Some(Flaw::VotesByName) {
+                    // Another name for the same place.
+                    address.host.push('0');
+                }
+                Hello { address, ..hello }.to_text().into_bytes()
+            }
+            _ => text.to_vec(),
+        }
+    }
+
+    /// A message of a subscription, which may be a hello.
+    pub(crate) fn message_as_it_is_told(&self, node: usize, reply: Reply) -> Reply {
+        match reply {
+            Reply::Array(mut items) => {
+                if let [Reply::Bulk(kind), _, Reply::Bulk(text)] = &mut items[..]
+                    && kind == b"message"
+                {
+                    *text = self.as_it_is_told(node, text);
+                }
+                Reply::Array(items)
+            }
+            reply => reply,
+        }
     }
 
     fn below(&mut self, limit: usize) -> usize {

@@ -9,6 +9,10 @@ pub enum Flaw {
     CountCurrentEpoch,
     /// A vote leaves before it is on disk.
     NoSaveBeforeVote,
+    /// SENTINEL RESET takes a promotion back, and leaves its epoch.
+    ResetForgetsPromotion,
+    /// Whoever answers where several say that they are votes for each of them.
+    VotesByName,
     /// Hellos do not say since when their primary is the primary.
     HelloWithoutEpoch,
     /// A failover begins although fewer than a quorum hold the primary for down.
@@ -51,7 +55,9 @@ pub const CONTROLS: &[Control] = &[
     control("count-current-epoch", Flaw::CountCurrentEpoch, Rule::S1),
     control("no-save-before-vote", Flaw::NoSaveBeforeVote, Rule::S1),
     control("elected-without-majority", Flaw::ElectedWithoutMajority, Rule::S1),
+    control("votes-by-name", Flaw::VotesByName, Rule::S1),
     control("hello-without-epoch", Flaw::HelloWithoutEpoch, Rule::S2),
+    control("reset-forgets-promotion", Flaw::ResetForgetsPromotion, Rule::S2),
     control("older-hello-wins", Flaw::OlderHelloWins, Rule::S2),
     control("ignore-age", Flaw::IgnoreAge, Rule::S3),
     control("offset-before-priority", Flaw::OffsetBeforePriority, Rule::S3),

@@ -145,6 +145,11 @@ impl Judge {
         }
     }
 
+    /// Where the primary was before an epoch, as far as an epoch said so.
+    pub(crate) fn address_before(&self, epoch: u64) -> Option<Address> {
+        self.addresses.range(..epoch).next_back().map(|(_, address)| address.clone())
+    }
+
     /// A sentinel says that a primary is down.
     pub(crate) fn see_down(&mut self, at: Real, who: usize, address: &Address) {
         self.said_down.insert((who, address.clone()), at);

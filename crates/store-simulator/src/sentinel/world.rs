@@ -38,6 +38,10 @@ pub(crate) enum Event {
     Fault,
     /// Something breaks the epoch in a hello.
     BreakEpoch,
+    /// A sentinel says that it is where another one is.
+    Misaddress,
+    /// An operator has a sentinel forget what it knows.
+    Reset,
     Heal,
     Check,
 }
@@ -83,6 +87,8 @@ pub struct World {
     pub(crate) outcome: SentinelOutcome,
     /// Whether all have met, so that faults may come.
     pub(crate) has_begun: bool,
+    /// Who says that it is at another's address, and until when.
+    pub(crate) misaddressed: Option<(usize, usize, Real)>,
     agrees_since: Option<Real>,
     is_over: bool,
 }
@@ -130,6 +136,7 @@ impl World {
             trace: None,
             outcome: SentinelOutcome::default(),
             has_begun: false,
+            misaddressed: None,
             agrees_since: None,
             is_over: false,
         }
@@ -143,6 +150,8 @@ impl World {
         self.queue.at(1_000, Event::Save);
         self.queue.at(FAULTS_FROM, Event::Fault);
         self.queue.at(FAULTS_FROM + 1, Event::BreakEpoch);
+        self.queue.at(FAULTS_FROM + 2, Event::Misaddress);
+        self.queue.at(FAULTS_FROM + 3, Event::Reset);
         self.queue.at(HEALS_AT, Event::Heal);
         self.queue.at(HEALS_AT + 1, Event::Check);
         for _ in 0..EVENTS_MAX {
@@ -186,6 +195,8 @@ impl World {
             Event::Save => self.save(),
             Event::Fault => self.fault(),
             Event::BreakEpoch => self.break_epoch(),
+            Event::Misaddress => self.misaddress(),
+            Event::Reset => self.reset(),
             Event::Heal => self.heal(),
             Event::Check => self.check(),
         }

@@ -1,7 +1,7 @@
 //! Bytes to values.
 
 use super::reader::{LoadError, Reader};
-use super::{Value, code, ziplist, zipmap};
+use super::{Value, code, mend, ziplist, zipmap};
 use crate::damage::Damaged;
 use crate::intset::Intset;
 use crate::limits::Limits;
@@ -18,6 +18,19 @@ const PACKED_NODE: u64 = 2;
 /// # Errors
 /// [`LoadError`]; the reader then stands somewhere within the value.
 pub fn load_value(code: u8, reader: &mut Reader<'_>, limits: &Limits) -> Result<Value, LoadError> {
+    let start = reader.is_forgiving().then(|| reader.clone());
+    let loaded = load_strictly(code, reader, limits);
+    if let (Err(LoadError::Damaged(fault)), Some(mut again)) = (&loaded, start)
+        && let Some(value) = mend::load_value(code, &mut again, limits)
+    {
+        again.note_mended(*fault);
+        *reader = again;
+        return Ok(value);
+    }
+    loaded
+}
+
+fn load_strictly(code: u8, reader: &mut Reader<'_>, limits: &Limits) -> Result<Value, LoadError> {
     Ok(match code {
         code::STRING => Value::String(reader.string()?.into_owned()),
         code::LIST => Value::List(load_list(reader, limits)?),

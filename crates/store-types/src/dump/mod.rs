@@ -10,6 +10,7 @@
 //! anywhere, and no length in them is believed before that many bytes have been seen.
 
 mod load;
+mod mend;
 mod reader;
 mod save;
 mod writer;
@@ -22,6 +23,7 @@ pub use save::{save_value, type_code};
 pub use writer::{Span, Writer};
 
 use crate::crc64::crc64;
+use crate::damage::Damaged;
 use crate::limits::Limits;
 use crate::lzf::Compressor;
 use crate::{Hash, List, Set, SortedSet, Stream};
@@ -114,11 +116,16 @@ pub fn dump(value: ValueRef<'_>, compressor: Option<&mut Compressor>) -> Vec<u8>
 /// # Errors
 /// [`RestoreError`] when it is not a whole payload of a known version or its value is damaged.
 pub fn restore(payload: &[u8], limits: &Limits) -> Result<Value, RestoreError> {
-    let summed = payload.len().checked_sub(CHECKSUM).ok_or(RestoreError::Footer)?;
-    if payload[summed..] != crc64(0, &payload[..summed]).to_le_bytes() {
-        return Err(RestoreError::Footer);
-    }
+    check_sum(payload)?;
     restore_unsummed(payload, limits)
+}
+
+fn check_sum(payload: &[u8]) -> Result<(), RestoreError> {
+    let summed = payload.len().checked_sub(CHECKSUM).ok_or(RestoreError::Footer)?;
+    match payload[summed..] == crc64(0, &payload[..summed]).to_le_bytes() {
+        true => Ok(()),
+        false => Err(RestoreError::Footer),
+    }
 }
 
 /// The same whatever the checksum says. The value is checked as ever.
@@ -126,14 +133,36 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Value, RestoreError> {
 /// # Errors
 /// As [`restore`], but for the checksum.
 pub fn restore_unsummed(payload: &[u8], limits: &Limits) -> Result<Value, RestoreError> {
+    restore_by(payload, limits, Reader::new).map(|(value, _)| value)
+}
+
+/// The value of a payload that another server has taken already, and what was wrong with it if it
+/// had to be made whole: see [`Reader::forgiving`].
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_taken(
+    payload: &[u8],
+    limits: &Limits,
+) -> Result<(Value, Option<Damaged>), RestoreError> {
+    check_sum(payload)?;
+    restore_by(payload, limits, Reader::forgiving)
+}
+
+fn restore_by<'p>(
+    payload: &'p [u8],
+    limits: &Limits,
+    reader: fn(&'p [u8]) -> Reader<'p>,
+) -> Result<(Value, Option<Damaged>), RestoreError> {
     let body_len = payload.len().checked_sub(FOOTER).ok_or(RestoreError::Footer)?;
     let (body, footer) = payload.split_at(body_len);
     if u16::from_le_bytes([footer[0], footer[1]]) > VERSION {
         return Err(RestoreError::Footer);
     }
-    let mut reader = Reader::new(body);
+    let mut reader = reader(body);
     let code = reader.byte()?;
-    Ok(load_value(code, &mut reader, limits)?)
+    let value = load_value(code, &mut reader, limits)?;
+    Ok((value, reader.mended()))
 }
 
 /// The type bytes.

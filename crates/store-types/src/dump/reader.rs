@@ -29,6 +29,8 @@ pub enum LoadError {
 pub struct Reader<'a> {
     rest: &'a [u8],
     lacking: u64,
+    is_forgiving: bool,
+    mended: Option<Damaged>,
 }
 
 /// The first bits of a length say that a string of another form follows.
@@ -40,7 +42,27 @@ enum Length {
 impl<'a> Reader<'a> {
     /// A reader from the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, lacking: 0 }
+        Self { rest: bytes, lacking: 0, is_forgiving: false, mended: None }
+    }
+
+    /// One for what another server keeps, which may have looked at few of the bytes: values that
+    /// redis-server takes although they contradict themselves are made whole where their meaning is
+    /// plain.
+    pub fn forgiving(bytes: &'a [u8]) -> Self {
+        Self { is_forgiving: true, ..Self::new(bytes) }
+    }
+
+    /// What was wrong with the last value, if it was made whole.
+    pub fn mended(&self) -> Option<Damaged> {
+        self.mended
+    }
+
+    pub(super) fn is_forgiving(&self) -> bool {
+        self.is_forgiving
+    }
+
+    pub(super) fn note_mended(&mut self, fault: Damaged) {
+        self.mended = Some(fault);
     }
 
     /// The bytes not yet read.
@@ -147,14 +169,20 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`LoadError::Truncated`], or [`LoadError::Damaged`] when it is no number.
     pub fn text_double(&mut self) -> Result<f64, LoadError> {
+        let refusal = damaged("a score is not a number");
+        self.text_double_by(|text| parse_f64(text).ok_or(refusal.into()))
+    }
+
+    /// The same, with other rules for what is a number.
+    pub(super) fn text_double_by(
+        &mut self,
+        parse: impl FnOnce(&[u8]) -> Result<f64, LoadError>,
+    ) -> Result<f64, LoadError> {
         match self.byte()? {
             253 => Ok(f64::NAN),
             254 => Ok(f64::INFINITY),
             255 => Ok(f64::NEG_INFINITY),
-            length => {
-                let text = self.bytes(u64::from(length))?;
-                Ok(parse_f64(text).ok_or(damaged("a score is not a number"))?)
-            }
+            length => parse(self.bytes(u64::from(length))?),
         }
     }
 

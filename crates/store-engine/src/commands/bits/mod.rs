@@ -62,7 +62,12 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("setbit", Exactly(4), WRITE | GROWS, setbit)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::BITMAP)
-        .docs(Group::Bitmap, "2.2.0", "O(1)", "Sets one bit of a string and returns it as it was.")
+        .docs(
+            Group::Bitmap,
+            "2.2.0",
+            "O(1)",
+            "Sets one bit of a string and returns its previous value.",
+        )
         .arguments("key#k@0 offset#i value#i"),
 ];
 

@@ -20,7 +20,7 @@ use pause::{client_pause, client_unpause};
 
 pub(super) const TABLE: &[Command] = &[Command::container("client", CLIENT_SUBCOMMANDS)
     .also(KEEPS_CACHING | SENTINEL)
-    .docs(Group::Connection, "2.4.0", "O(1)", "About this connection and others.")];
+    .docs(Group::Connection, "2.4.0", "O(1)", "Manages this connection and others.")];
 
 const PLAIN: u32 = NO_SCRIPT | LOADING | STALE;
 
@@ -39,7 +39,7 @@ const CLIENT_SUBCOMMANDS: &[Command] = &[
         .docs(Group::Connection, "2.6.9", "O(1)", "The name of this connection."),
     Command::new("getredir", Exactly(2), PLAIN, client_getredir)
         .categories(category::CONNECTION)
-        .docs(Group::Connection, "6.0.0", "O(1)", "Which connection hears of tracked keys."),
+        .docs(Group::Connection, "6.0.0", "O(1)", "Which connection is told about tracked keys."),
     Command::new("help", Exactly(2), LOADING | STALE, client_help)
         .categories(category::CONNECTION)
         .docs(Group::Connection, "5.0.0", "O(1)", "What the subcommands do."),
@@ -52,7 +52,7 @@ const CLIENT_SUBCOMMANDS: &[Command] = &[
     Command::new("info", Exactly(2), PLAIN, client_info)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Connection, "6.2.0", "O(1)", "What is known of this connection."),
+        .docs(Group::Connection, "6.2.0", "O(1)", "Facts about this connection."),
     Command::new("kill", AtLeast(3), ADMIN | PLAIN, client_kill)
         .categories(category::CONNECTION)
         .docs(Group::Connection, "2.4.0", "O(N)", "Closes connections.")
@@ -73,7 +73,7 @@ const CLIENT_SUBCOMMANDS: &[Command] = &[
     Command::new("list", AtLeast(2), ADMIN | PLAIN, client_list)
         .categories(category::CONNECTION)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Connection, "2.4.0", "O(N)", "What is known of all connections.")
+        .docs(Group::Connection, "2.4.0", "O(N)", "Facts about all connections.")
         .arguments(
             "?normal_master_replica_pubsub#o=TYPE^5.0.0(normal#t=NORMAL \
              master#t=MASTER replica#t=REPLICA pubsub#t=PUBSUB) \
@@ -98,7 +98,7 @@ const CLIENT_SUBCOMMANDS: &[Command] = &[
         .arguments("enabled#o(on#t=ON off#t=OFF)"),
     Command::new("pause", AtLeast(3), ADMIN | PLAIN, client_pause)
         .categories(category::CONNECTION)
-        .docs(Group::Connection, "2.9.50", "O(1)", "Holds all requests, or all writes, back.")
+        .docs(Group::Connection, "2.9.50", "O(1)", "Holds back all requests, or all writes.")
         .arguments("timeout#i ?mode#o^6.2.0(write#t=WRITE all#t=ALL)")
         .history(&[("6.2.0", "Takes WRITE and ALL.")]),
     Command::new("reply", Exactly(3), PLAIN, client_reply)
@@ -115,7 +115,7 @@ const CLIENT_SUBCOMMANDS: &[Command] = &[
             Group::Connection,
             "6.0.0",
             "O(1)",
-            "Whether this connection hears when keys it read change.",
+            "Whether this connection is told when keys that it read change.",
         )
         .arguments(
             "status#o(on#t=ON off#t=OFF) ?client-id#i=REDIRECT ?*+prefix#s=PREFIX \
@@ -130,7 +130,7 @@ const CLIENT_SUBCOMMANDS: &[Command] = &[
         .arguments("client-id#i ?timeout_error#o(timeout#t=TIMEOUT error#t=ERROR)"),
     Command::new("unpause", Exactly(2), ADMIN | PLAIN, client_unpause)
         .categories(category::CONNECTION)
-        .docs(Group::Connection, "6.2.0", "O(N)", "Lets requests run again."),
+        .docs(Group::Connection, "6.2.0", "O(N)", "Ends CLIENT PAUSE."),
 ];
 
 fn client_id(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
@@ -225,10 +225,10 @@ fn client_help(cx: &mut Context<'_>, _: Request<'_>) -> CommandResult {
             ("GETREDIR", "The connection that hears of tracked keys."),
             ("GETNAME", "The name of this connection."),
             ("ID", "The number of this connection."),
-            ("INFO", "What is known of this connection."),
+            ("INFO", "Facts about this connection."),
             ("KILL <ip:port>", "Close the connection from there."),
             ("KILL <option> <value> [<option> <value> [...]]", "Close connections that match."),
-            ("LIST [options ...]", "What is known of all connections."),
+            ("LIST [options ...]", "Facts about all connections."),
             ("NO-EVICT (ON|OFF)", "Keep this connection when client memory is short."),
             ("PAUSE <timeout> [WRITE|ALL]", "Hold requests back for so many milliseconds."),
             ("REPLY (ON|OFF|SKIP)", "Whether this connection wants replies."),

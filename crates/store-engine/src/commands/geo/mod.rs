@@ -39,7 +39,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("geodist", AtLeast(4), READ, geodist)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::GEO)
-        .docs(Group::Geo, "3.2.0", "O(1)", "How far two members are apart.")
+        .docs(Group::Geo, "3.2.0", "O(1)", "The distance between two members.")
         .arguments("key#k@0 member1#s member2#s ?unit#o(m#t=M km#t=KM ft#t=FT mi#t=MI)"),
     Command::new("geohash", AtLeast(2), READ, geohash)
         .keys(&[KeySpec::one(1, RO | ACCESS)])

@@ -222,7 +222,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("zrank", Exactly(3), READ | FAST, zrank)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::SORTED_SET)
-        .docs(Group::SortedSet, "2.0.0", "O(log(N))", "How many members stand before a member.")
+        .docs(Group::SortedSet, "2.0.0", "O(log(N))", "How many members are before a member.")
         .arguments("key#k@0 member#s"),
     Command::new("zrem", AtLeast(3), WRITE | FAST, zrem)
         .keys(&[KeySpec::one(1, RW | DELETE)])
@@ -285,7 +285,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("zrevrank", Exactly(3), READ | FAST, zrevrank)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::SORTED_SET)
-        .docs(Group::SortedSet, "2.0.0", "O(log(N))", "How many members stand behind a member.")
+        .docs(Group::SortedSet, "2.0.0", "O(log(N))", "How many members are after a member.")
         .arguments("key#k@0 member#s"),
     Command::new("zscan", AtLeast(3), READ, zscan)
         .keys(&[KeySpec::one(1, RO | ACCESS)])

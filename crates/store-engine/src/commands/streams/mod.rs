@@ -37,7 +37,7 @@ pub(super) const TABLE: &[Command] = &[
         .keys(&[KeySpec::one(1, RW | UPDATE)])
         .categories(category::STREAM)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Stream, "5.0.0", "O(1)", "Appends an entry, and trims if wished.")
+        .docs(Group::Stream, "5.0.0", "O(1)", "Appends an entry, and optionally trims the stream.")
         .arguments(
             "key#k@0 ?nomkstream#t=NOMKSTREAM^6.2.0 ?trim#b(strategy#o(maxlen#t=MAXLEN \
              minid#t=MINID^6.2.0) ?operator#o(equal#t== approximately#t=~) threshold#s \
@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Command] = &[
         .keys(&[KeySpec::one(1, RW | DELETE)])
         .categories(category::STREAM)
         .tips(&["nondeterministic_output"])
-        .docs(Group::Stream, "6.2.0", "O(1)", "Claims whatever has been pending for long.")
+        .docs(Group::Stream, "6.2.0", "O(1)", "Claims entries that have been pending for long.")
         .arguments(
             "key#k@0 group#s consumer#s min-idle-time#s start#s ?count#i=COUNT \
              ?justid#t=JUSTID",
@@ -110,13 +110,18 @@ pub(super) const TABLE: &[Command] = &[
         .keys(XREAD_KEYS)
         .keys_found_by(read::xread_keys)
         .categories(category::STREAM)
-        .docs(Group::Stream, "5.0.0", "O(N)", "Entries behind given ids, waiting if wished.")
+        .docs(
+            Group::Stream,
+            "5.0.0",
+            "O(N)",
+            "Entries after given ids, optionally waiting for them.",
+        )
         .arguments("?count#i=COUNT ?milliseconds#i=BLOCK streams#b=STREAMS(*key#k@0 *id#s)"),
     Command::new("xreadgroup", AtLeast(7), WRITE | BLOCKING, xreadgroup)
         .keys(XREADGROUP_KEYS)
         .keys_found_by(read::xreadgroup_keys)
         .categories(category::STREAM)
-        .docs(Group::Stream, "5.0.0", "O(N)", "Entries nobody else of the group was given.")
+        .docs(Group::Stream, "5.0.0", "O(N)", "Entries that nobody else in the group was given.")
         .arguments(
             "group_consumer#b=GROUP(group#s consumer#s) ?count#i=COUNT \
              ?milliseconds#i=BLOCK ?noack#t=NOACK streams#b=STREAMS(*key#k@0 *id#s)",
@@ -207,7 +212,7 @@ const INFO_COMMANDS: &[Command] = &[
     Command::new("stream", AtLeast(3), READ, xinfo_stream)
         .keys(&[KeySpec::one(2, RO | ACCESS)])
         .categories(category::STREAM)
-        .docs(Group::Stream, "5.0.0", "O(1)", "A stream, in full if wished.")
+        .docs(Group::Stream, "5.0.0", "O(1)", "Facts about a stream, optionally in full.")
         .arguments("key#k@0 ?full#b=FULL(?count#i=COUNT)")
         .history(&[
             ("6.0.0", "Takes FULL."),

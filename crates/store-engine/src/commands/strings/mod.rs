@@ -62,7 +62,7 @@ pub(super) const TABLE: &[Command] = &[
         .told_behind(notifications::changes)
         .keys(&[KeySpec::one(1, RW | ACCESS | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the one before.")
+        .docs(Group::String, "1.0.0", "O(1)", "Sets a string and returns the previous one.")
         .arguments("key#k@0 value#s")
         .deprecated("6.2.0", "`SET … GET`"),
     Command::new("incr", Exactly(2), WRITE | GROWS | FAST, incr)
@@ -109,7 +109,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("psetex", Exactly(4), WRITE | GROWS, psetex)
         .keys(&[KeySpec::one(1, OW | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "2.6.0", "O(1)", "Sets a string that ends after milliseconds.")
+        .docs(Group::String, "2.6.0", "O(1)", "Sets a string that expires after milliseconds.")
         .arguments("key#k@0 milliseconds#i value#s"),
     Command::new("set", AtLeast(3), WRITE | GROWS, set)
         .told_behind(set::told_behind_set)
@@ -120,7 +120,7 @@ pub(super) const TABLE: &[Command] = &[
             Group::String,
             "1.0.0",
             "O(1)",
-            "Sets a string, under conditions and with an expiry if wished.",
+            "Sets a string, optionally under conditions and with an expiry.",
         )
         .arguments(
             "key#k@0 value#s ?condition#o^2.6.12(nx#t=NX xx#t=XX) ?get#t=GET^6.2.0 \
@@ -137,7 +137,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("setex", Exactly(4), WRITE | GROWS, setex)
         .keys(&[KeySpec::one(1, OW | UPDATE)])
         .categories(category::STRING)
-        .docs(Group::String, "2.0.0", "O(1)", "Sets a string that ends after seconds.")
+        .docs(Group::String, "2.0.0", "O(1)", "Sets a string that expires after seconds.")
         .arguments("key#k@0 seconds#i value#s"),
     Command::new("setnx", Exactly(3), WRITE | GROWS | FAST, setnx)
         .keys(&[KeySpec::one(1, OW | INSERT)])
@@ -157,7 +157,7 @@ pub(super) const TABLE: &[Command] = &[
     Command::new("substr", Exactly(4), READ, getrange)
         .keys(&[KeySpec::one(1, RO | ACCESS)])
         .categories(category::STRING)
-        .docs(Group::String, "1.0.0", "O(N)", "A part of a string, by the older name.")
+        .docs(Group::String, "1.0.0", "O(N)", "A part of a string: GETRANGE by its older name.")
         .arguments("key#k@0 start#i end#i")
         .deprecated("2.0.0", "`GETRANGE`"),
 ];

@@ -47,13 +47,13 @@ struct SetOptions {
     condition: Condition,
     returns_old: bool,
     persists: bool,
-    expiry: Option<Ends>,
+    expiry: Option<ExpiryArgument>,
     keeps_expiry: bool,
 }
 
 /// When the key shall end: given as an argument, in this unit, relative or not.
 #[derive(Clone, Copy)]
-struct Ends {
+struct ExpiryArgument {
     arg: usize,
     unit: TimeUnit,
     is_absolute: bool,
@@ -154,7 +154,7 @@ fn parse_options(
         } else if free && at + 1 < request.len() && expiry_word(word).is_some() {
             let (unit, is_absolute) = expiry_word(word).ok_or(CommandError::SYNTAX)?;
             at += 1;
-            options.expiry = Some(Ends { arg: at, unit, is_absolute });
+            options.expiry = Some(ExpiryArgument { arg: at, unit, is_absolute });
         } else {
             return Err(CommandError::SYNTAX);
         }
@@ -183,7 +183,7 @@ fn expiry_word(word: &[u8]) -> Option<(TimeUnit, bool)> {
 fn expiry_moment(
     cx: &Context<'_>,
     request: Request<'_>,
-    ends: Option<Ends>,
+    ends: Option<ExpiryArgument>,
     command: &str,
 ) -> Result<Option<u64>, CommandError> {
     let Some(ends) = ends else { return Ok(None) };
@@ -222,7 +222,7 @@ fn set_with_expiry(
     command: &str,
 ) -> CommandResult {
     let (key, value) = (request.arg(1), request.arg(3));
-    let ends = Ends { arg: 2, unit, is_absolute: false };
+    let ends = ExpiryArgument { arg: 2, unit, is_absolute: false };
     if let Some(at) = expiry_moment(cx, request, Some(ends), command)? {
         cx.db.set(key, stored_arg(request, 3), Expiry::At(at));
         cx.db.changed(event_class::STRING, "set", key);

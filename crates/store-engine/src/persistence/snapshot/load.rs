@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
-use store_persist::rdb::{Fault, FileReader, Item, LoadedEntry, RdbError, Record, TextEntry};
+use store_persist::rdb::{
+    Fault, FileReader, Item, LoadedEntry, Mended, RdbError, Record, TextEntry,
+};
 use store_script::{AclAnswer, Existing, Host, LogLevel, Protocol, Replication, Tick};
 
 use super::fact;
@@ -62,6 +64,8 @@ pub struct LoadReport {
     pub functions: u64,
     /// Modules whose data beside the keys was left out.
     pub modules: Vec<String>,
+    /// Values that were made whole.
+    pub mended: Mended,
     /// Bytes of the file.
     pub bytes: u64,
 }
@@ -97,13 +101,13 @@ impl Engine {
         report: &mut LoadReport,
     ) -> Result<bool, RdbError> {
         self.keyspace.begin(now_us, 0);
-        let mut taker = Taker {
+        let mut inserter = RecordInserter {
             db: &mut self.keyspace,
             server: &mut self.state,
             options,
             ahead: VecDeque::new(),
         };
-        let is_over = taker.take_some(file, records_max, report)?;
+        let is_over = inserter.take_some(file, records_max, report)?;
         self.state.saving.loaded_keys = report.keys;
         self.state.saving.loaded_ended = report.ended;
         Ok(is_over)
@@ -168,8 +172,8 @@ pub(crate) fn load<R: Read>(
         server.config.settings().snapshot.checksums && !server.debug.skips_checksums,
     );
     let mut report = LoadReport { version: file.version(), ..LoadReport::default() };
-    let mut taker = Taker { db, server, options, ahead: VecDeque::new() };
-    while !taker.take_some(&mut file, REPORT_RECORDS, &mut report)? {
+    let mut inserter = RecordInserter { db, server, options, ahead: VecDeque::new() };
+    while !inserter.take_some(&mut file, REPORT_RECORDS, &mut report)? {
         progress(LoadProgress { bytes: file.offset(), keys: report.keys });
     }
     report.bytes = file.offset();
@@ -183,7 +187,7 @@ pub(crate) fn load<R: Read>(
 const AHEAD_MAX: usize = 16;
 
 /// Puts the records of a file into the engine.
-struct Taker<'a> {
+struct RecordInserter<'a> {
     db: &'a mut Keyspace,
     server: &'a mut ServerState,
     options: LoadOptions,
@@ -191,7 +195,7 @@ struct Taker<'a> {
     ahead: VecDeque<(u64, Unplaced)>,
 }
 
-impl Taker<'_> {
+impl RecordInserter<'_> {
     fn take_some<R: Read>(
         &mut self,
         file: &mut FileReader<R>,
@@ -216,6 +220,9 @@ impl Taker<'_> {
         }
         while !self.ahead.is_empty() {
             self.place_first(report)?;
+        }
+        if report.mended.values != file.mended().values {
+            report.mended = file.mended().clone();
         }
         Ok(is_over)
     }
@@ -335,6 +342,7 @@ pub(crate) fn check_records<R: Read>(
             return Err(RdbError::Damaged { offset: file.offset(), fault });
         }
     }
+    report.mended = file.mended().clone();
     Ok(report)
 }
 

@@ -54,8 +54,10 @@ pub(super) const FUNCTION_SUBCOMMANDS: &[Command] = &[
         .docs(Group::Scripting, "7.0.0", "O(1)", "What runs, and how many functions there are."),
 ];
 
-fn refusal(error: &LibraryError) -> CommandError {
-    CommandError::new(error.to_string())
+impl From<LibraryError> for CommandError {
+    fn from(error: LibraryError) -> Self {
+        Self::new(error.to_string())
+    }
 }
 
 /// Names the subcommand as the client wrote it.
@@ -77,7 +79,7 @@ fn function_load(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     let code = request.arg(request.len() - 1);
     let name = with_interpreter(cx, |cx, interpreter| {
         let loaded = interpreter.load_library(code, existing, &mut ScriptHost::loading(cx));
-        loaded.map_err(|error| refusal(&error))
+        loaded.map_err(CommandError::from)
     })?;
     cx.db.dirty += 1;
     cx.reply.bulk(name.as_bytes());
@@ -144,41 +146,18 @@ fn function_restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult
         }
     };
     cx.server.scripting.admit_libraries()?;
-    let codes = payload::load(request.arg(2), cx.server.debug.skips_checksums)?;
-    with_interpreter(cx, |cx, interpreter| restore(cx, interpreter, &codes, policy))?;
+    let codes = payload::codes(request.arg(2), cx.server.debug.skips_checksums)?;
+    let existing = match policy {
+        Policy::Append => Some(Existing::Refuse),
+        Policy::Replace => Some(Existing::Replace),
+        Policy::Flush => None,
+    };
+    with_interpreter(cx, |cx, interpreter| {
+        interpreter.load_libraries(codes, existing, &mut ScriptHost::loading(cx))
+    })?;
     cx.db.dirty += 1;
     cx.reply.ok();
     Ok(())
-}
-
-/// All libraries of a payload, or none: when one is refused, those from before are there again.
-fn restore(
-    cx: &mut Context<'_>,
-    interpreter: &mut Interpreter,
-    codes: &[Vec<u8>],
-    policy: Policy,
-) -> CommandResult {
-    let before: Vec<Vec<u8>> =
-        interpreter.libraries().map(|library| library.code().to_vec()).collect();
-    if policy == Policy::Flush {
-        interpreter.flush_libraries();
-    }
-    let existing = match policy {
-        Policy::Replace => Existing::Replace,
-        Policy::Append | Policy::Flush => Existing::Refuse,
-    };
-    let mut load_all = |interpreter: &mut Interpreter, codes: &[Vec<u8>], existing| {
-        let mut host = ScriptHost::loading(cx);
-        codes
-            .iter()
-            .try_for_each(|code| interpreter.load_library(code, existing, &mut host).map(drop))
-    };
-    load_all(interpreter, codes, existing).map_err(|error| {
-        interpreter.flush_libraries();
-        // These were accepted before; what a library does while loading depends on nothing.
-        let _ = load_all(interpreter, &before, Existing::Replace);
-        refusal(&error)
-    })
 }
 
 fn function_list(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {

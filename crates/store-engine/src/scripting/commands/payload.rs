@@ -29,9 +29,12 @@ pub(super) fn save<'a>(codes: impl Iterator<Item = &'a [u8]>, compresses: bool) 
     payload
 }
 
-/// The texts of the libraries in a payload. Fails when it is none, or damaged; the checksum counts
-/// unless `skips_checksum`.
-pub(super) fn load(payload: &[u8], skips_checksum: bool) -> Result<Vec<Vec<u8>>, CommandError> {
+/// The texts of the libraries in a payload, one at a time: they may be far longer than it. Fails
+/// when it is none, or damaged; the checksum counts unless `skips_checksum`.
+pub(super) fn codes(
+    payload: &[u8],
+    skips_checksum: bool,
+) -> Result<impl Iterator<Item = Result<Vec<u8>, CommandError>>, CommandError> {
     const WRONG: CommandError =
         CommandError::text("ERR DUMP payload version or checksum are wrong");
     let body_len = payload.len().checked_sub(FOOTER).ok_or(WRONG)?;
@@ -42,15 +45,18 @@ pub(super) fn load(payload: &[u8], skips_checksum: bool) -> Result<Vec<Vec<u8>>,
     if version > VERSION || !is_whole() {
         return Err(WRONG);
     }
-    let mut codes = Vec::new();
     let mut reader = Reader::new(body);
-    while !reader.rest().is_empty() {
-        if reader.byte() != Ok(FUNCTION) {
-            return Err(CommandError::text("ERR given type is not a function"));
-        }
-        let code = reader.string();
-        let code = code.map_err(|_| CommandError::text("ERR Failed loading library data"))?;
-        codes.push(code.into_owned());
+    Ok(std::iter::from_fn(move || {
+        let has_more = !reader.rest().is_empty();
+        has_more.then(|| next_code(&mut reader))
+    }))
+}
+
+fn next_code(reader: &mut Reader<'_>) -> Result<Vec<u8>, CommandError> {
+    if reader.byte() != Ok(FUNCTION) {
+        return Err(CommandError::text("ERR given type is not a function"));
     }
-    Ok(codes)
+    let code = reader.string();
+    let code = code.map_err(|_| CommandError::text("ERR Failed loading library data"))?;
+    Ok(code.into_owned())
 }

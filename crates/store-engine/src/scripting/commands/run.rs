@@ -27,6 +27,9 @@ use crate::state::server_gate;
 /// Lines that one script may log, and bytes of each: the log is not the script's.
 const LOG_LINES_MAX: usize = 1000;
 const LOG_LINE_MAX: usize = 1024;
+/// Ticks that all libraries of one request may take together: nobody is served meanwhile. A library
+/// by itself may take half as many, as the limits of the interpreter say.
+const LOADING_TICKS_MAX: u32 = 5000;
 
 /// Whether the command that starts a script lets it write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +190,8 @@ pub(super) struct ScriptHost<'a, 'c> {
     /// It returns errors of its own making, and so many that commands answered with.
     has_new_errors: bool,
     old_errors: u64,
+    /// How often libraries may still tick.
+    ticks_left: u32,
     /// Scratch for the request that is called.
     request: OwnedRequest,
 }
@@ -197,7 +202,7 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
         Self { only_reads, memory_refusal, ..Self::loading(cx) }
     }
 
-    /// For a library that is loaded, which calls nothing.
+    /// For libraries that are loaded, which call nothing.
     pub(super) fn loading(cx: &'a mut Context<'c>) -> Self {
         Self {
             cx,
@@ -206,6 +211,7 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             lines_left: LOG_LINES_MAX,
             has_new_errors: false,
             old_errors: 0,
+            ticks_left: LOADING_TICKS_MAX,
             request: OwnedRequest::from_args([]),
         }
     }
@@ -285,6 +291,11 @@ impl<'a, 'c> ScriptHost<'a, 'c> {
             running.has_written |= command.has(WRITE);
         }
         Ok(())
+    }
+
+    fn tick_of_loading(&mut self) -> Tick {
+        self.ticks_left = self.ticks_left.saturating_sub(1);
+        if self.ticks_left == 0 { Tick::Kill } else { Tick::Continue }
     }
 
     fn as_script<T>(&mut self, row: RowId, work: impl FnOnce(&mut Context<'c>) -> T) -> T {
@@ -374,6 +385,9 @@ impl Host for ScriptHost<'_, '_> {
 
     fn tick(&mut self) -> Tick {
         let threshold_ms = self.cx.server.config.settings().busy_after_ms;
+        if self.cx.server.scripting.running.is_none() {
+            return self.tick_of_loading();
+        }
         let Some(now_us) = self.cx.busy_handler.now_us() else { return Tick::Continue };
         let Some(running) = self.cx.server.scripting.running.as_mut() else {
             return Tick::Continue;

@@ -10,9 +10,13 @@
 //! - the start is not refused, unless the disk fails while it is read;
 //! - a file that nobody of ours wrote is as it was;
 //! - where a file says how long the one before it was, a start notices what is missing there;
-//! - what a base that came to nothing has written is gone once nobody writes it.
+//! - what a base that came to nothing has written is gone once nobody writes it;
+//! - data that a full sync replaced never comes back, unless the log said that it may; where the
+//!   new data did not come, the files of the old are kept as they were;
+//! - behind a full sync nothing is acknowledged against `always` before the new data has a file.
 
 mod data;
+mod full_sync;
 mod world;
 
 use world::{Flaw, World};

@@ -11,6 +11,7 @@ use store_persist::disk::{Disk, IgnoredError, SimulatedDisk, SingleFault, SyncFi
 use testkit::Random;
 
 use super::data::{Change, Data, NUMBER, layout, load, write_base};
+use super::full_sync::FullSync;
 
 /// What `everysec` may lose.
 const LOST_MS_MAX: u64 = 2000;
@@ -47,10 +48,21 @@ pub(super) enum Flaw {
     CutsGoUnnoticed,
     /// Who waits for the first base does not wait for the next try to write it.
     TriesAreNotWaitedFor,
+    /// Files from before a full sync count until the new data is written.
+    ReplacedFilesCount,
+    /// Writes are taken while the data of a full sync has no file yet, against `always`.
+    WritesBeforeReplacement,
+    /// What was set aside goes although the data that was to take its place did not come.
+    LostCountsAsReplaced,
+    /// The thread that removes what was set aside removes the list of it, too, and another full
+    /// sync has set more aside by then.
+    ListGoesLate,
+    /// A start takes files for left over that were set aside.
+    AsideIsTidied,
 }
 
 impl Flaw {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::LoaderHasLimits,
         Self::OldBaseServes,
         Self::EventsHaveNoIdentity,
@@ -63,6 +75,11 @@ impl Flaw {
         Self::FailedBasesStay,
         Self::CutsGoUnnoticed,
         Self::TriesAreNotWaitedFor,
+        Self::ReplacedFilesCount,
+        Self::WritesBeforeReplacement,
+        Self::LostCountsAsReplaced,
+        Self::ListGoesLate,
+        Self::AsideIsTidied,
     ];
 
     fn ignored(self) -> Option<IgnoredError> {
@@ -78,7 +95,7 @@ impl Flaw {
 
 /// Something that was acknowledged.
 #[derive(Clone, Copy, Debug)]
-struct Acknowledged {
+pub(super) struct Acknowledged {
     at_ms: u64,
     number: u64,
     policy: FsyncPolicy,
@@ -154,17 +171,17 @@ enum End {
 }
 
 pub(super) struct World {
-    random: Random,
-    disk: SimulatedDisk,
-    flaw: Option<Flaw>,
-    file: AppendFile,
-    settings: Settings,
-    now_ms: u64,
+    pub(super) random: Random,
+    pub(super) disk: SimulatedDisk,
+    pub(super) flaw: Option<Flaw>,
+    pub(super) file: AppendFile,
+    pub(super) settings: Settings,
+    pub(super) now_ms: u64,
     is_propagating: bool,
-    memory: Data,
+    pub(super) memory: Data,
     /// What was there after each unit; the first is nothing.
-    states: Vec<Data>,
-    acknowledged: Vec<Acknowledged>,
+    pub(super) states: Vec<Data>,
+    pub(super) acknowledged: Vec<Acknowledged>,
     /// Since when nothing new is promised.
     pauses_since_ms: Option<u64>,
     /// Since when all is promised again.
@@ -180,7 +197,7 @@ pub(super) struct World {
     has_foreign: bool,
     must_end: bool,
     /// Where the files lie that count: the setting `dir` may be ahead of it.
-    home: Layout,
+    pub(super) home: Layout,
     /// Somebody removed files, and they are not written anew yet: only memory has the data.
     is_robbed: bool,
     /// What processes before this one have begun and left.
@@ -188,9 +205,10 @@ pub(super) struct World {
     /// A promise that was broken while the process lived.
     broken: Option<String>,
     /// The last unit of which INFO said that nothing is to be waited for any more.
-    said_to_be_written: u64,
+    pub(super) said_to_be_written: u64,
     /// Whether power was lost since: INFO says what is written, not what is durable.
     lost_power: bool,
+    pub(super) sync: FullSync,
 }
 
 impl World {
@@ -236,12 +254,14 @@ impl World {
             broken: None,
             said_to_be_written: 0,
             lost_power: false,
+            sync: FullSync::default(),
         }
     }
 
     /// Lives and ends. Fails with the promise that was broken.
     pub(super) fn run(mut self) -> Result<(), String> {
         self.has_foreign = self.chance(4);
+        self.sync.is_replica = self.chance(2);
         if self.has_foreign {
             self.put_foreign().map_err(|error| error.to_string())?;
         }
@@ -261,7 +281,7 @@ impl World {
         Ok(())
     }
 
-    fn chance(&mut self, one_in: u64) -> bool {
+    pub(super) fn chance(&mut self, one_in: u64) -> bool {
         self.random.in_range(0..one_in) == 0
     }
 
@@ -311,6 +331,7 @@ impl World {
     fn turn(&mut self) {
         self.pass_time();
         self.hear_threads();
+        self.end_due_sync();
         self.command();
         let wrote = self.write_units();
         if self.file.flush(self.now_ms).is_err() {
@@ -359,7 +380,7 @@ impl World {
     }
 
     /// Where the files are, and whether those are back that somebody removed.
-    fn note_files(&mut self) {
+    pub(super) fn note_files(&mut self) {
         if let Some(layout) = self.file.layout() {
             self.home = layout.clone();
         }
@@ -409,6 +430,7 @@ impl World {
                 self.settings.layout.dir = dir.into();
             }
             9 if self.chance(4) => return self.rob(),
+            11 | 12 if self.sync.may_begin() => return self.begin_sync(),
             10 => {
                 self.is_quiet = !self.is_quiet;
                 return;
@@ -418,8 +440,10 @@ impl World {
         self.apply();
     }
 
-    fn apply(&mut self) {
-        self.file.apply(self.now_ms, self.settings.clone());
+    pub(super) fn apply(&mut self) {
+        let mut settings = self.settings.clone();
+        settings.is_wanted &= self.sync.ends_ms.is_none();
+        self.file.apply(self.now_ms, settings);
         self.drive();
         self.note_phase();
         self.note_files();
@@ -429,9 +453,11 @@ impl World {
     fn write_units(&mut self) -> bool {
         // While writes are refused keys still end, which nobody is told.
         let refuses = self.file.facts().trouble.is_some();
-        if self.is_quiet {
+        if self.is_quiet || self.sync.ends_ms.is_some() {
             return false;
         }
+        let refuses = refuses
+            || self.file.facts().breaks_promise && self.flaw != Some(Flaw::WritesBeforeReplacement);
         let count = if refuses { self.random.in_range(0..2) } else { self.random.in_range(0..3) };
         for _ in 0..count {
             let changes = self.unit();
@@ -471,22 +497,26 @@ impl World {
 
     fn acknowledge(&mut self) {
         let number = self.states.len() as u64 - 1;
-        if self.keeps() || self.file.phase() == Phase::Failed {
+        // Behind a full sync nothing is taken that a kill may lose.
+        let is_promised = self.settings.policy == FsyncPolicy::Always && self.sync.is_begun_anew;
+        let is_begun = self.file.phase() == Phase::Starting && is_promised;
+        if self.keeps() || self.file.phase() == Phase::Failed || is_begun {
             let (at_ms, policy) = (self.now_ms, self.settings.policy);
             self.acknowledged.push(Acknowledged { at_ms, number, policy });
         }
     }
 
-    fn keeps(&self) -> bool {
+    pub(super) fn keeps(&self) -> bool {
         matches!(self.file.phase(), Phase::On | Phase::Rewriting)
     }
 
-    fn note_phase(&mut self) {
+    pub(super) fn note_phase(&mut self) {
         if !self.keeps() {
             self.keeps_since_ms = None;
             self.pauses_since_ms.get_or_insert(self.now_ms);
             return;
         }
+        self.sync.is_begun_anew = false;
         // What has waited for the disk to work again has as long as everything else.
         let since_ms = *self.keeps_since_ms.get_or_insert(self.now_ms);
         if self.now_ms - since_ms >= LOST_MS_MAX {
@@ -505,7 +535,7 @@ impl World {
     // ── its threads ─────────────────────────────────────────────────────────────────────────
 
     /// Does what the machine asks for, as the server does.
-    fn drive(&mut self) {
+    pub(super) fn drive(&mut self) {
         while let Some(output) = self.file.poll_output() {
             match output {
                 Output::Propagate(is_propagating) => self.is_propagating = is_propagating,
@@ -516,11 +546,17 @@ impl World {
                     self.threads
                         .push(Thread { ends_ms, work: Work::Sync { generation, number, file } });
                 }
-                Output::Work(Job::Remove { generation, paths }) => {
+                Output::Work(Job::Remove { generation, mut paths }) => {
+                    if self.flaw == Some(Flaw::ListGoesLate) && self.sync.is_replacing() {
+                        paths.push(self.home.superseded_manifest());
+                    }
                     let ends_ms = self.now_ms + self.random.in_range(0..2000);
                     self.threads.push(Thread { ends_ms, work: Work::Remove { generation, paths } });
                 }
-                Output::Note(_) | Output::Warn(_) => {}
+                Output::Warn(line) => {
+                    self.sync.may_come_back |= line.contains("cannot be set aside")
+                }
+                Output::Note(line) => self.sync.is_set_aside |= line.contains("are set aside as"),
             }
         }
     }
@@ -618,7 +654,8 @@ impl World {
         if let Err(end) = self.wait_for_end() {
             return end;
         }
-        let is_wanted = self.settings.is_wanted;
+        // Half of a primary's data is nothing that is kept.
+        let is_wanted = self.settings.is_wanted && self.sync.ends_ms.is_none();
         match self.file.close(self.now_ms) {
             Ok(is_whole) if !self.disk.is_dead() => End::Closed(is_whole || is_wanted),
             _ => End::Killed,
@@ -668,6 +705,7 @@ impl World {
         self.threads.clear();
         self.is_propagating = false;
         self.must_end = false;
+        (self.sync.ends_ms, self.sync.is_begun_anew) = (None, false);
         (self.snapshot_until_ms, self.is_quiet) = (0, false);
     }
 
@@ -745,12 +783,16 @@ impl World {
         let write = |path: &Path| write_base(&self.disk, path, &loaded.data);
         let opened = self.file.open(settings, loaded.manifest, write);
         opened.map_err(|error| format!("cannot open: {error}"))?;
+        if self.flaw == Some(Flaw::AsideIsTidied) {
+            self.tidy_aside();
+        }
         Ok(loaded.data)
     }
 
     /// Clients see what was loaded: from now on it is promised.
     fn go_on_with(&mut self, loaded: Data) {
         let number = loaded.number();
+        (self.sync.first, self.sync.may_come_back) = (0, false);
         self.states.truncate(number as usize + 1);
         self.memory = loaded;
         self.acknowledged.clear();
@@ -772,6 +814,10 @@ impl World {
         if found > last || self.states[found as usize] != *loaded {
             return Err(format!("{loaded:?} was never there"));
         }
+        if (1..self.sync.first).contains(&found) && !self.sync.may_come_back {
+            return Err(format!("{found} is of a history that ended at {}", self.sync.first));
+        }
+        self.sync.check_kept(&self.disk)?;
         if found < promised {
             return Err(format!("{promised} was promised, {found} of {last} is there"));
         }

@@ -1,5 +1,6 @@
 //! Several nodes of ours in one process.
 
+use store_resp::Reply;
 use testkit::{Certificates, GENEROUS, wait_until};
 
 use super::{Node, wait_for_state};
@@ -85,6 +86,10 @@ fn a_slot_that_moves_sends_clients_after_its_keys() {
         to.words(words);
     }
     assert_eq!(format!("{:?}", to.words("EXEC")), "[\"2\", \"2\"]");
+    assert!(text(&to.words("GET {foo}gone")).contains("MOVED"));
+    for words in ["MULTI", "ASKING", "EXEC"] {
+        to.words(words);
+    }
     assert!(text(&to.words("GET {foo}gone")).contains("MOVED"));
     // An owner that has keys does not give the slot away.
     let said = text(&from.words(&format!("CLUSTER SETSLOT 12182 NODE {to_id}")));
@@ -289,6 +294,47 @@ fn a_node_that_cannot_write_its_file_serves_on_and_changes_nothing_that_counts()
 }
 
 #[test]
+fn a_replica_that_cannot_write_its_file_takes_over_once_it_can() {
+    let nodes: Vec<Node> = (0..4).map(|_| Node::start(&[])).collect();
+    let mut masters: Vec<_> = nodes[..3].iter().map(Node::connect).collect();
+    for (number, range) in ["0 5460", "5461 10922", "10923 16383"].iter().enumerate() {
+        let words = format!("CLUSTER ADDSLOTSRANGE {range}");
+        assert_eq!(text(&masters[number].words(&words)), "OK");
+    }
+    nodes[1..].iter().for_each(|node| nodes[0].meet(node));
+    wait_until("all nodes to know each other", GENEROUS, || nodes.iter().all(|n| n.knows(4)));
+    let mut replica = nodes[3].connect();
+    let order = format!("CLUSTER REPLICATE {}", nodes[0].id());
+    wait_until("it to be a replica", GENEROUS, || text(&replica.words(&order)) == "OK");
+    wait_until("it to be in step, and known", GENEROUS, || {
+        text(&replica.words("INFO replication")).contains("master_link_status:up")
+            && text(&masters[1].words("CLUSTER NODES")).contains("slave")
+            && text(&masters[1].words("CLUSTER INFO")).contains("cluster_state:ok")
+    });
+    let path = nodes[3].folder.path().join("nodes.conf");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    drop(masters.remove(0));
+    let mut nodes = nodes.into_iter();
+    drop(nodes.next());
+    let nodes: Vec<Node> = nodes.collect();
+    wait_until("the master to be given up", GENEROUS, || {
+        text(&masters[0].words("CLUSTER NODES")).contains("master,fail ")
+    });
+    // Twice as long as the election would take.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert!(text(&replica.words("ROLE")).contains("slave"), "it cannot keep that it won");
+    assert!(text(&replica.words("CLUSTER FAILOVER TAKEOVER")).contains("cannot be written"));
+    std::fs::remove_dir(&path).unwrap();
+    wait_until("it to take over", GENEROUS, || {
+        text(&masters[0].words("CLUSTER INFO")).contains("cluster_state:ok")
+            && text(&replica.words("ROLE")).contains("master")
+    });
+    assert!(std::fs::read_to_string(&path).unwrap().contains("0-5460"));
+    drop(nodes);
+}
+
+#[test]
 fn a_node_whose_script_runs_for_long_is_not_given_up() {
     let nodes = pair(&[("busy-reply-threshold", "50")]);
     let mut other = nodes[1].connect();
@@ -309,6 +355,51 @@ fn a_node_whose_script_runs_for_long_is_not_given_up() {
     assert_eq!(text(&nodes[0].connect().words("SCRIPT KILL")), "OK");
     assert!(text(&busy.receive().unwrap()).contains("killed by user"));
     assert_eq!(text(&nodes[0].connect().words("SET bar 1")), "OK", "and it serves on at once");
+}
+
+/// What it gave up stays where it was, and may have come by another connection with a later value.
+#[test]
+fn a_key_whose_sender_does_not_wait_any_more_is_not_taken() {
+    let node = Node::alone(&[]);
+    let mut admin = node.connect();
+    assert_eq!(text(&admin.words("SET foo old")), "OK");
+    let Reply::Bulk(payload) = admin.words("DUMP foo") else { panic!("no payload") };
+    for (word, expected) in [("RESTORE-ASKING", "new"), ("RESTORE", "old")] {
+        assert_eq!(text(&admin.words("SET foo new")), "OK");
+        let (mut sleeper, mut sender) = (node.connect(), node.connect());
+        sender.words("PING");
+        sleeper.send(&["DEBUG", "SLEEP", "1"]);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        sender.send(&[word.as_bytes(), b"foo", b"0", &payload, b"REPLACE"]);
+        drop(sender);
+        assert_eq!(text(&sleeper.receive().unwrap()), "OK");
+        let served = format!("cmdstat_{}:", word.to_lowercase());
+        wait_until("it to be looked at", GENEROUS, || {
+            text(&admin.words("INFO commandstats")).contains(&served)
+        });
+        assert_eq!(text(&admin.words("GET foo")), expected, "{word}");
+    }
+}
+
+/// Its replica may have been promoted meanwhile, and what it answered with OK would be lost.
+#[test]
+fn a_node_that_was_busy_for_too_long_serves_nobody_before_it_heard_others() {
+    let nodes = pair(&[]);
+    let (mut pipeline, mut other) = (nodes[1].connect(), nodes[1].connect());
+    other.words("PING");
+    assert_eq!(text(&other.words("CONFIG SET cluster-node-timeout 1000")), "OK");
+    let sleep = "*3\r\n$5\r\nDEBUG\r\n$5\r\nSLEEP\r\n$1\r\n4\r\n";
+    let set = "*3\r\n$3\r\nSET\r\n$3\r\nfoo\r\n$4\r\nlate\r\n";
+    pipeline.send_raw(format!("{sleep}{set}").as_bytes());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Found in the same turn, or in the next one.
+    other.send(&["SET", "foo", "late"]);
+    assert_eq!(text(&pipeline.receive().unwrap()), "OK");
+    for connection in [&mut pipeline, &mut other] {
+        let said = text(&connection.receive().unwrap());
+        assert!(said.contains("CLUSTERDOWN"), "{said}");
+    }
+    wait_for_state(&mut other, "ok");
 }
 
 #[test]

@@ -82,6 +82,20 @@ fn ours_gets_everything_that_a_real_primary_has_and_what_follows() {
 }
 
 #[test]
+fn a_request_of_as_many_words_as_redis_takes_is_taken_from_it() {
+    let theirs = primary();
+    // What is refused would be asked for again and again, and never with all the rest.
+    theirs.cli(&["CONFIG", "SET", "repl-backlog-size", "100mb"]);
+    let mut ours = Ours::following(theirs.port());
+    let mut words = vec!["SADD", "many"];
+    words.resize(1_048_577, "member");
+    let mut client = Connection::tcp(theirs.port());
+    assert_eq!(client.ask(&words), Some(Reply::Integer(1)));
+    ours.wait_until_equal(&theirs);
+    assert_eq!(their_fact(&theirs, "sync_full"), "1");
+}
+
+#[test]
 fn a_primary_in_the_settings_is_followed_from_the_start() {
     let theirs = RedisServer::builder()
         .args(["--repl-diskless-sync", "no", "--enable-debug-command", "yes"])

@@ -7,6 +7,7 @@ mod cuts;
 mod diskless;
 mod follow;
 mod history;
+mod odd_values;
 mod refused;
 mod rules;
 

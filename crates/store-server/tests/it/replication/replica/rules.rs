@@ -209,6 +209,30 @@ fn a_transaction_as_sentinel_sends_it_changes_the_role_and_the_file() {
 }
 
 #[test]
+fn nothing_is_written_before_the_role_that_allows_it_is_there() {
+    let theirs = primary();
+    let mut ours = Ours::start_with(|builder| builder.setting("repl-diskless-sync-delay", "0"));
+    ours.follow(theirs.port());
+    ours.wait_for("master_link_status", "up");
+    let mut below = Ours::following(ours.server.port().unwrap());
+    // All of it comes at once, so that nothing is done in between that a turn does at its end.
+    let lines = ["MULTI", "REPLICAOF NO ONE", "CONFIG SET maxclients 999", "EXEC", "SET early 1"];
+    let mut bytes = Vec::new();
+    for line in lines {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        store_resp::write_request(&mut bytes, words.into_iter());
+    }
+    let mut client = ours.another_connection();
+    client.send_raw(&bytes);
+    let replies: Vec<_> = lines.iter().map(|_| client.receive().expect("a reply")).collect();
+    assert_eq!(ours.words("SET later 1"), ok());
+    testkit::wait_until("the write", testkit::GENEROUS, || {
+        below.words("EXISTS later") == Reply::Integer(1)
+    });
+    assert_eq!(below.words("EXISTS early"), ours.words("EXISTS early"), "{replies:?}");
+}
+
+#[test]
 fn a_primary_that_is_none_is_told_in_the_log_and_data_stays() {
     let mut ours = Ours::start();
     ours.words("SET a 1");

@@ -1,0 +1,99 @@
+//! Claims that others tell of, in part, late, or instead of a node that is down.
+
+use std::sync::Arc;
+
+use store_cluster::{
+    Body, Cluster, Ends, Header, LinkId, Message, NodeId, Output, Settings, SlotSet, Update,
+};
+
+use crate::epochs::header_of;
+use crate::town::{TIMEOUT, Town, address, id};
+
+/// A node hears a packet of another one.
+fn tell(town: &mut Town, (from, to): (usize, usize), header: Header, body: Body) {
+    let (peer, local, now) = (address(from), address(to), town.time());
+    let ends = Ends { peer: &peer.ip, local: &local.ip };
+    let message = Message { header, body };
+    town.nodes[to].handle_message(now, LinkId::Inbound(999), ends, &message);
+    while !matches!(town.nodes[to].poll_output(), Output::WaitUntil(_)) {}
+}
+
+/// `from` tells `to` about a third node.
+fn tell_about(town: &mut Town, ends: (usize, usize), owner: NodeId, epoch: u64, slots: SlotSet) {
+    let header = header_of(town, ends.0);
+    let update = Update { id: owner, config_epoch: epoch, slots: Arc::new(slots) };
+    tell(town, ends, header, Body::Update(update));
+}
+
+#[test]
+fn who_hears_of_a_new_owner_in_part_hears_the_rest_from_others() {
+    let mut town = Town::new(1);
+    // The second imports a slot and so does not know that it is the replica's now.
+    tell_about(&mut town, (1, 0), id(3), 50, SlotSet::of(0..100));
+    assert_eq!(town.owner_of(0, 99), Some(id(3)));
+    assert_eq!(town.owner_of(0, 100), Some(id(0)));
+    tell_about(&mut town, (2, 0), id(3), 50, SlotSet::of(0..5_500));
+    assert_eq!(town.owner_of(0, 100), Some(id(3)));
+    assert!(town.nodes[0].me().is_replica(), "it has none left");
+}
+
+#[test]
+fn what_others_do_not_tell_of_an_owner_is_not_given_up_by_it() {
+    let mut town = Town::new(0);
+    tell_about(&mut town, (1, 2), id(0), 50, SlotSet::of(0..100));
+    // An old claim of somebody else.
+    let header = header_of(&mut town, 1);
+    let slots = SlotSet::of((5_500..11_000).chain([200]));
+    let header = Header { slots: Arc::new(slots), config_epoch: 49, ..header };
+    tell(&mut town, (1, 2), header, Body::Pong(Vec::new()));
+    assert_eq!(town.owner_of(2, 200), Some(id(0)));
+}
+
+#[test]
+fn of_two_with_one_epoch_the_one_that_works_has_the_slots() {
+    for fails in [false, true] {
+        let mut town = Town::new(1);
+        let claim = |town: &mut Town, from: usize| {
+            let slots = Arc::new(SlotSet::of(0..5_500));
+            let header = header_of(town, from);
+            let header = Header { slots, config_epoch: 50, master: None, ..header };
+            tell(town, (from, 2), header, Body::Pong(Vec::new()));
+        };
+        claim(&mut town, 3);
+        assert_eq!(town.owner_of(2, 0), Some(id(3)));
+        if fails {
+            let header = header_of(&mut town, 1);
+            tell(&mut town, (1, 2), header, Body::Fail(id(3)));
+        }
+        claim(&mut town, 0);
+        // While both work, one of them takes another epoch.
+        assert_eq!(town.owner_of(2, 0), Some(id(if fails { 0 } else { 3 })));
+    }
+}
+
+#[test]
+fn a_connection_that_does_not_open_is_tried_again_although_its_node_is_heard() {
+    let mut town = Town::new(0);
+    let header = header_of(&mut town, 1);
+    let file = town.nodes[0].config_text();
+    let settings = Settings { node_timeout: TIMEOUT, address: address(0), ..Settings::default() };
+    let mut node = Cluster::restore(town.time(), &file, settings, 1).unwrap();
+    let (peer, local) = (address(1), address(0));
+    let mut dialled = 0;
+    for _ in 0..30 {
+        town.now += TIMEOUT / 10;
+        let now = town.time();
+        let ends = Ends { peer: &peer.ip, local: &local.ip };
+        let ping = Message { header: header.clone(), body: Body::Ping(Vec::new()) };
+        node.handle_message(now, LinkId::Inbound(1), ends, &ping);
+        node.handle_tick(now);
+        loop {
+            match node.poll_output() {
+                Output::Dial { address: to, .. } => dialled += usize::from(to == address(1)),
+                Output::WaitUntil(_) => break,
+                _ => {}
+            }
+        }
+    }
+    assert!((2..=4).contains(&dialled), "{dialled} times in three time-outs");
+}
