@@ -1,12 +1,13 @@
 //! Uses of a store besides electing a leader: notifications, queues, shared logs, pipelines.
 //!
-//! Each helper is a page of code over the `redis` crate, and works on our store, Redis and Valkey:
+//! Each helper is a short module over the `redis` crate, and works on our store, Redis and Valkey:
 //! - [`Store`]: how to reach one, by address or inside this process;
 //! - [`Channel`]: messages to whoever listens now; nobody keeps them;
 //! - [`Queue`]: jobs that survive the crash of whoever works on them;
 //! - [`Log`]: a stream that many write and groups of workers share;
 //! - [`pipelined`]: many commands in few round trips, each with its own outcome;
-//! - [`ClusterClient`]: any command to the node of a cluster that has its keys.
+//! - [`ClusterClient`]: any command to the node of a cluster that has its keys;
+//! - [`bulkhead`]: at most so many calls of a dependency at a time, by permits or by threads.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,6 +26,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod bulkhead;
 mod channel;
 mod clock;
 pub mod cluster;

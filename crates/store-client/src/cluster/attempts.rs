@@ -9,7 +9,7 @@ pub const HOPS_MAX: u32 = 5;
 const REST: Duration = Duration::from_millis(20);
 const REST_MAX: Duration = Duration::from_millis(200);
 
-/// What one request has been through so far.
+/// How often one request was sent on and put off so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {
     /// How often it was sent on since it last rested.
@@ -24,8 +24,8 @@ impl Attempts {
         self.hops <= HOPS_MAX
     }
 
-    /// Counts one more rest and tells how long it is: the keys are on their way, or a replica is
-    /// about to take over. Its hops begin anew.
+    /// Counts one more wait and returns how long it is: keys are being moved, or a replica is about
+    /// to take over. Hops are counted from 0 again.
     pub fn rest(&mut self) -> Duration {
         let rest = REST.saturating_mul(1 << self.rests.min(8)).min(REST_MAX);
         self.rests += 1;

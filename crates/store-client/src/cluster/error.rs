@@ -9,8 +9,9 @@ use super::attempts::HOPS_MAX;
 use super::node::Node;
 use super::slot::Slot;
 
-/// Why a request failed. Only after [`OutcomeUnknown`](Self::OutcomeUnknown) it may have been
-/// carried out all the same, or in part after [`Reply`](Self::Reply), as with any server.
+/// Why a request failed. It may have been carried out all the same only after
+/// [`OutcomeUnknown`](Self::OutcomeUnknown), and in part after [`Reply`](Self::Reply), as with any
+/// server.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {

@@ -61,6 +61,11 @@ impl SlotMap {
         self.place(node).is_some_and(|place| self.owners.contains(&Some(place)))
     }
 
+    /// Whether any slot has an owner.
+    pub fn has_owners(&self) -> bool {
+        self.owners.iter().any(Option::is_some)
+    }
+
     /// The replicas of a node.
     pub fn replicas_of(&self, node: &Node) -> impl Iterator<Item = &Node> {
         let master = self.place(node);
@@ -94,20 +99,20 @@ impl SlotMap {
         })
     }
 
-    /// A node serves no slot as long as nothing else is heard.
+    /// Notes that a node serves no slot, until something else is heard.
     pub fn forget(&mut self, node: &Node) {
         let place = self.place(node);
         self.owners.iter_mut().filter(|owner| **owner == place).for_each(|owner| *owner = None);
     }
 
-    /// A node said that another one serves the slot.
+    /// Notes that a node said that another one serves the slot.
     pub fn learn(&mut self, slot: Slot, node: &Node) {
         if let Some(place) = self.place_for(node) {
             self.owners[slot.index()] = Some(place);
         }
     }
 
-    /// A node said that another one is its replica.
+    /// Notes that a node said that another one is its replica.
     pub fn learn_replica(&mut self, master: &Node, replica: &Node) {
         if let (Some(master), Some(replica)) = (self.place_for(master), self.place_for(replica)) {
             self.replicas.insert((master, replica));
@@ -123,7 +128,7 @@ impl SlotMap {
         place.inspect(|_| self.nodes.push(node.clone()))
     }
 
-    /// The slots that nobody serves, for people: `0-99, 5460`. `None` when there are none.
+    /// The slots that nobody serves, as text: `0-99, 5460`. `None` if there are none.
     pub fn gaps(&self) -> Option<String> {
         let mut stretches: Vec<(usize, usize)> = Vec::new();
         for (slot, _) in self.owners.iter().enumerate().filter(|(_, owner)| owner.is_none()) {

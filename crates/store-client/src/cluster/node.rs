@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 /// How much of a host's name is shown: a name has 253 characters at the most.
 const HOST_SHOWN_MAX: usize = 253;
 
-/// A server as clients, sentinels or other servers name it.
+/// The address of a server, as clients, sentinels or other servers give it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node {
     /// Its name or address.

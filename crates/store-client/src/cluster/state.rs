@@ -171,7 +171,16 @@ async fn fetch(connections: &Connections, known: &SharedMap) -> Option<SlotMap> 
     let others = nodes_to_ask(connections.address.seeds(), Some(&known.map()));
     let others = others.into_iter().filter(|node| Some(node) != hint.as_ref());
     let nodes: Vec<Node> = hint.iter().cloned().chain(others).collect();
-    first_answer(&nodes, |node| ask_for_map(connections, node)).await.ok()
+    let has_owners = known.map().has_owners();
+    let ask = |node| async move {
+        let map = ask_for_map(connections, node).await?;
+        // A node that was removed from the cluster still answers.
+        match map.has_owners() || !has_owners {
+            true => Ok(map),
+            false => Err(nonsense("CLUSTER SLOTS", "no owner of any slot")),
+        }
+    };
+    first_answer(&nodes, ask).await.ok()
 }
 
 async fn ask_all(connections: &Connections, node: &Node) -> RedisResult<(SlotMap, Commands)> {

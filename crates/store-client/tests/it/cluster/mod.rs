@@ -2,6 +2,7 @@
 
 mod commands;
 mod encrypted;
+mod left;
 mod moving;
 mod taking_over;
 
