@@ -112,6 +112,7 @@ impl World<'_> {
             observed: Observed::default(),
             hints: self.quorum.map(HintCount::new),
             asks: Vec::new(),
+            heard_of: 0,
             wake: 0,
             belief: None,
             permits: Vec::new(),
@@ -144,6 +145,7 @@ impl World<'_> {
         place.paused_until = 0;
         place.starved_until = 0;
         place.asks.clear();
+        place.heard_of = 0;
         place.held.clear();
         place.belief = None;
         place.permits.clear();
@@ -229,7 +231,8 @@ impl World<'_> {
         let mut settings = Settings::new(self.resource.clone(), id, timing);
         settings.priority = self.random.below(3) as i32;
         settings.lock_delay = span(self.climate.lock_delay / MILLISECOND * MILLISECOND);
-        if self.random.percent(30) {
+        let failbacks = if self.watches_pauses() { 70 } else { 30 };
+        if self.random.percent(failbacks) {
             settings.failback = Some(Failback { delay: ttl * 2, min_tenure: ttl });
         }
         if self.random.percent(20) {

@@ -85,6 +85,8 @@ pub const CONTROLS: &[Control] = &[
         .named("clear-for-constant", "after a clear all wait alike, however short their leases"),
     flawed(Flaw::HandOverForgotten, Promise::P6, "denied")
         .named("hand-over-forgotten", "a hand-over whose term is lost meanwhile has no outcome"),
+    flawed(Flaw::PauseOverlooked, Promise::P6, "paused")
+        .named("pause-overlooked", "a leader hands over while nobody may take over"),
     flawed(Flaw::WorkOutlivesLease, Promise::P1, "starved")
         .named("work-outlives-lease", "work stops by its driver's word and not by the clock"),
     flawed(Flaw::HintsPostpone, Promise::P6, "hint-storm")

@@ -88,7 +88,7 @@ impl World<'_> {
             Op::Call(Request::Renew { token, .. }) => Some(*token),
             _ => None,
         };
-        place.asks.push(PendingAsk { ask, sent_at, lease, token });
+        place.asks.push(PendingAsk { ask, sent_at, sent: now, lease, token });
         let life = place.life;
         let timeout = match self.subject.flaw() {
             Some(Flaw::CountedLate) => self.climate.lease * LATE_LEASES,
@@ -154,6 +154,7 @@ impl World<'_> {
         let Some(at) = place.asks.iter().position(|pending| pending.ask == ask) else { return };
         let pending = place.asks.swap_remove(at);
         place.swaps.retain(|open| open.ask != ask);
+        place.heard_of = pending.sent;
         self.permit(party, pending, &reply);
         self.note_party(party, || match &reply {
             Ok(reply) => format!("hears {ask}: {reply:?}"),
@@ -256,7 +257,10 @@ impl World<'_> {
                     self.plan_work(party, delay, true);
                 }
             }
-            EventKind::StopWork { .. } => self.stop_work(party),
+            EventKind::StopWork { token, reason, .. } => {
+                self.judge_stepping_down(party, token, &reason);
+                self.stop_work(party);
+            }
             EventKind::Overrun { .. } if self.random.percent(60) => {
                 self.plan_work(party, 0, false);
             }
@@ -276,7 +280,10 @@ impl World<'_> {
         if is_given_up && self.now >= self.settled_at {
             // The term counts as begun already; its successor is the next one.
             let terms = self.judge.terms();
-            let within = self.successor_due_within();
+            let within = match self.pause_left() {
+                0 => self.successor_due_within(),
+                left => left + self.leader_due_within(),
+            };
             self.after(within, Event::SuccessorDue { terms, within });
         }
     }

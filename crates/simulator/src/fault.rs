@@ -59,6 +59,8 @@ pub(crate) enum Fault {
     AskToResign,
     AskToHandOver,
     OperatorPause,
+    /// The same for a moment or for several leases, and whoever leads must keep its term.
+    OperatorPauseWatched,
     OperatorResume,
     Clear,
     Resign,
@@ -126,6 +128,10 @@ impl World<'_> {
             | Fault::OperatorPause
             | Fault::OperatorResume
             | Fault::Clear => self.operate(fault),
+            Fault::OperatorPauseWatched => {
+                let lasts = self.outage();
+                self.pause_election(lasts);
+            }
             Fault::Resign => self.make_want(party, Want::Resign),
             Fault::HandOver => self.make_want(party, Want::HandOver),
             Fault::Unready => self.make_want(party, Want::Ready(false)),

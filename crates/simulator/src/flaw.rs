@@ -50,6 +50,8 @@ pub enum Flaw {
     ClearForConstant,
     /// A hand-over whose term is lost meanwhile has no outcome.
     HandOverForgotten,
+    /// A leader hands over, and gives way to a higher priority, while the election is paused.
+    PauseOverlooked,
     /// Work goes on until its driver says otherwise, whatever the clock says.
     WorkOutlivesLease,
     /// Every hint that a term began moves the next attempt to the end of that lease.

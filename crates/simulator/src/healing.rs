@@ -40,6 +40,9 @@ impl World<'_> {
         }
         self.at(due_at + lease / 2, Event::Unseat);
         self.at(due_at + 2 * lease, Event::Unseat);
+        if self.watches_pauses() {
+            self.at(due_at + 2 * lease + 2 * RELEASE_HEARD_WITHIN, Event::ElectionPauses);
+        }
     }
 
     fn heal_party(&mut self, party: usize) {
@@ -69,7 +72,7 @@ impl World<'_> {
 
     /// Q + ttl + 1 s, for the longest lease that any process was told of, on a store clock that may
     /// be slow, plus the time to connect again.
-    fn leader_due_within(&self) -> Real {
+    pub(crate) fn leader_due_within(&self) -> Real {
         let ttl = self.climate.lease;
         let quarantine = self.fleet_longest.max(ttl) / 100 * 101 + 2 * MILLISECOND;
         let due =
@@ -80,7 +83,9 @@ impl World<'_> {
 
     pub(crate) fn leader_due(&mut self, since: Real) {
         if !self.led_since_heal {
-            let what = format!("nobody led within {:?} after healing", span(self.now - since));
+            let (within, healed_at) = (span(self.now - since), self.healed_at);
+            let after = if healed_at == Some(since) { "healing" } else { "a pause" };
+            let what = format!("nobody led within {within:?} after {after}");
             self.judge.broken(Promise::P6, self.now, what);
         }
         // Whatever was asked before healing has come to its end by now.

@@ -29,6 +29,7 @@ mod network;
 mod nodes;
 mod ours;
 mod party;
+mod pauses;
 mod people;
 mod promise;
 mod random;

@@ -20,6 +20,42 @@ pub(crate) const PEOPLE: &[(Fault, u32)] = &[
     (Fault::Break, 2),
 ];
 
+/// Operators pause and resume while all goes on that ends terms, or would.
+pub(crate) const PAUSED: &[(Fault, u32)] = &[
+    (Fault::OperatorPauseWatched, 6),
+    (Fault::OperatorResume, 3),
+    (Fault::HandOver, 6),
+    (Fault::AskToHandOver, 5),
+    (Fault::Resign, 3),
+    (Fault::AskToResign, 2),
+    (Fault::Crash, 3),
+    (Fault::Stop, 1),
+    (Fault::RestartKept, 1),
+    (Fault::Pause, 1),
+    (Fault::Starve, 1),
+    (Fault::CutOff, 1),
+    (Fault::Break, 1),
+    (Fault::Unready, 1),
+    (Fault::Ready, 2),
+];
+
+/// The same where several nodes decide, of which a minority is away and keeps what it has.
+pub(crate) const QUORUM_PAUSED: &[(Fault, u32)] = &[
+    (Fault::OperatorPauseWatched, 6),
+    (Fault::OperatorResume, 3),
+    (Fault::HandOver, 6),
+    (Fault::AskToHandOver, 5),
+    (Fault::Resign, 3),
+    (Fault::AskToResign, 2),
+    (Fault::Crash, 3),
+    (Fault::Stop, 1),
+    (Fault::Node(NodeFault::Crash), 1),
+    (Fault::Node(NodeFault::Cut), 1),
+    (Fault::Pause, 1),
+    (Fault::CutOff, 1),
+    (Fault::Break, 1),
+];
+
 pub(crate) const MIXTURE: &[(Fault, u32)] = &[
     (Fault::Pause, 5),
     (Fault::Starve, 3),

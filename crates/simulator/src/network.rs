@@ -11,7 +11,7 @@ use crate::cluster::{Caller, granted};
 use crate::driver::ANY_EPOCH;
 use crate::flaw::Flaw;
 use crate::promise::Promise;
-use crate::world::{Awaited, Event, Letter, World};
+use crate::world::{Awaited, Event, SentRequest, World};
 
 /// The step of a request whose reply nobody waits for.
 pub(crate) const TOLD: u32 = u32::MAX;
@@ -32,11 +32,11 @@ impl World<'_> {
         let caller = self.parties[party].caller.clone();
         let (node, sent_at) = (self.parties[party].links[line].node, self.now);
         let is_copy = step == TOLD;
-        let letter =
-            Letter { party, life, line, epoch, node, sent_at, ask, step, caller, op, is_copy };
+        let sent =
+            SentRequest { party, life, line, epoch, node, sent_at, ask, step, caller, op, is_copy };
         if !self.is_healed() && self.random.percent(self.climate.copy_percent) {
             let delay = self.random.share(self.climate.lease, 0, 2_500);
-            let copy = Letter { is_copy: true, ..letter.clone() };
+            let copy = SentRequest { is_copy: true, ..sent.clone() };
             self.after(delay, Event::Arrive(Box::new(copy)));
         }
         if self.is_lost(self.parties[party].links[line].loses_requests_until) {
@@ -44,7 +44,7 @@ impl World<'_> {
         }
         let delay = self.delay(party, line);
         let arrives = self.in_order((party, line), delay, |link| &mut link.request_arrives);
-        self.at(arrives, Event::Arrive(Box::new(letter)));
+        self.at(arrives, Event::Arrive(Box::new(sent)));
     }
 
     fn is_lost(&mut self, loses_until: u64) -> bool {
@@ -82,46 +82,44 @@ impl World<'_> {
         arrives
     }
 
-    pub(crate) fn arrive(&mut self, letter: Letter) {
-        let node = &self.cluster.nodes[letter.node];
-        let died_with_its_connection = self.healed_at.is_some_and(|at| letter.sent_at < at);
+    pub(crate) fn arrive(&mut self, sent: SentRequest) {
+        let node = &self.cluster.nodes[sent.node];
+        let died_with_its_connection = self.healed_at.is_some_and(|at| sent.sent_at < at);
         if !node.is_alive || died_with_its_connection {
             return;
         }
         if self.now < node.paused_until {
             let resumes_at = node.paused_until;
-            return self.at(resumes_at, Event::Arrive(Box::new(letter)));
+            return self.at(resumes_at, Event::Arrive(Box::new(sent)));
         }
-        let place = &self.parties[letter.party];
-        let is_cut = place.life != letter.life || place.links[letter.line].epoch != letter.epoch;
+        let place = &self.parties[sent.party];
+        let is_cut = place.life != sent.life || place.links[sent.line].epoch != sent.epoch;
         if is_cut && self.random.percent(50) {
             return;
         }
-        if self.now < self.cluster.nodes[letter.node].denies_until {
+        if self.now < self.cluster.nodes[sent.node].denies_until {
             let error = StoreError::denied("this login may not");
-            if !is_cut && !letter.is_copy {
-                self.answer(letter, Err(error));
+            if !is_cut && !sent.is_copy {
+                self.answer(sent, Err(error));
             }
             return;
         }
-        let caller = letter.caller.clone();
-        if self.now < self.cluster.nodes[letter.node].read_only_until {
-            let reply = self.cluster.read_only_reply(letter.node, self.now, &letter.op, &caller);
-            self.note("store", || {
-                format!("{} (old data) {:?} -> {reply:?}", letter.node, letter.op)
-            });
-            if !is_cut && !letter.is_copy {
-                self.answer(letter, reply);
+        let caller = sent.caller.clone();
+        if self.now < self.cluster.nodes[sent.node].read_only_until {
+            let reply = self.cluster.read_only_reply(sent.node, self.now, &sent.op, &caller);
+            self.note("store", || format!("{} (old data) {:?} -> {reply:?}", sent.node, sent.op));
+            if !is_cut && !sent.is_copy {
+                self.answer(sent, reply);
             }
             return;
         }
-        let reply = self.execute(letter.node, &letter.op, &caller);
-        if is_cut || letter.is_copy {
+        let reply = self.execute(sent.node, &sent.op, &caller);
+        if is_cut || sent.is_copy {
             return;
         }
-        match self.awaited_replicas(&letter.op, &reply) {
-            0 => self.answer(letter, Ok(reply)),
-            count => self.await_replicas(letter, reply, count),
+        match self.awaited_replicas(&sent.op, &reply) {
+            0 => self.answer(sent, Ok(reply)),
+            count => self.await_replicas(sent, reply, count),
         }
     }
 
@@ -140,17 +138,17 @@ impl World<'_> {
         }
     }
 
-    fn await_replicas(&mut self, letter: Letter, reply: Reply, count: usize) {
+    fn await_replicas(&mut self, sent: SentRequest, reply: Reply, count: usize) {
         let write = self.cluster.writes;
-        let confirmed_at = self.cluster.confirmed_at(letter.node, write, count);
+        let confirmed_at = self.cluster.confirmed_at(sent.node, write, count);
         let gives_up_at = self.now + self.climate.lease / 8;
         let at = confirmed_at.filter(|at| *at <= gives_up_at).unwrap_or(gives_up_at);
-        self.at(at, Event::Confirm(Box::new(Awaited { letter, reply, write, count })));
+        self.at(at, Event::Confirm(Box::new(Awaited { sent, reply, write, count })));
     }
 
     /// The node has heard from its replicas, or has waited long enough.
     pub(crate) fn confirm(&mut self, awaited: Awaited) {
-        let node = &self.cluster.nodes[awaited.letter.node];
+        let node = &self.cluster.nodes[awaited.sent.node];
         if !node.is_alive {
             return;
         }
@@ -158,25 +156,25 @@ impl World<'_> {
             let resumes_at = node.paused_until;
             return self.at(resumes_at, Event::Confirm(Box::new(awaited)));
         }
-        let Awaited { letter, reply, write, count } = awaited;
+        let Awaited { sent, reply, write, count } = awaited;
         // Whoever took over meanwhile confirms nothing any more.
-        let confirmed_at = self.cluster.confirmed_at(letter.node, write, count);
+        let confirmed_at = self.cluster.confirmed_at(sent.node, write, count);
         if confirmed_at.is_none_or(|at| at > self.now) {
             let error = StoreError::not_now("too few replicas confirmed it");
-            return self.answer(letter, Err(error));
+            return self.answer(sent, Err(error));
         }
-        self.tick_recorded(&letter.op, &reply);
-        self.answer(letter, Ok(reply));
+        self.tick_recorded(&sent.op, &reply);
+        self.answer(sent, Ok(reply));
     }
 
-    fn answer(&mut self, letter: Letter, reply: Result<Reply, StoreError>) {
-        let (party, line) = (letter.party, letter.line);
+    fn answer(&mut self, sent: SentRequest, reply: Result<Reply, StoreError>) {
+        let (party, line) = (sent.party, sent.line);
         if self.is_lost(self.parties[party].links[line].loses_replies_until) {
-            return self.note_party(party, || format!("reply {} is lost", letter.ask));
+            return self.note_party(party, || format!("reply {} is lost", sent.ask));
         }
         let delay = self.delay(party, line);
         let arrives = self.in_order((party, line), delay, |link| &mut link.reply_arrives);
-        let Letter { life, epoch, ask, step, .. } = letter;
+        let SentRequest { life, epoch, ask, step, .. } = sent;
         let reply = Box::new(reply);
         self.at(arrives, Event::Reply { party, life, line, epoch, ask, step, reply });
     }

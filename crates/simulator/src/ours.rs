@@ -121,6 +121,9 @@ impl Algorithm for Ours {
                 let late = now.since(sent_at);
                 answer.view.pttl = answer.view.pttl.map(|pttl| flaw.believed(pttl, late));
             }
+            if self.flaw == Some(Flaw::PauseOverlooked) {
+                answer.view.paused_for = None;
+            }
             answer
         });
         self.election.handle_reply(now, ask, reply);

@@ -38,6 +38,8 @@ pub(crate) struct Party {
     pub(crate) hints: Option<HintCount>,
     /// Requests that still wait for their one reply.
     pub(crate) asks: Vec<PendingAsk>,
+    /// When the request was sent whose reply it heard last.
+    pub(crate) heard_of: Real,
     /// Only the wake-up with this number counts.
     pub(crate) wake: u32,
     pub(crate) belief: Option<Belief>,
@@ -54,6 +56,8 @@ pub(crate) struct Party {
 pub(crate) struct PendingAsk {
     pub(crate) ask: u64,
     pub(crate) sent_at: Moment,
+    /// The same moment in the world's time.
+    pub(crate) sent: Real,
     /// The lease it asks for, in nanoseconds; zero when it asks for none.
     pub(crate) lease: u64,
     /// The term that it extends, if it does.

@@ -3,8 +3,8 @@
 use crate::case::{Case, Replicas, Wires, row};
 use crate::fault::Fault;
 use crate::mixtures::{
-    MIXTURE, NODES, OBSERVED_MIXTURE, PEOPLE, QUORUM_MIXTURE, STRICT_MIXTURE, SWAP_MIXTURE,
-    SWAP_RESTART, SWAP_WIRES,
+    MIXTURE, NODES, OBSERVED_MIXTURE, PAUSED, PEOPLE, QUORUM_MIXTURE, QUORUM_PAUSED,
+    STRICT_MIXTURE, SWAP_MIXTURE, SWAP_RESTART, SWAP_WIRES,
 };
 use crate::nodes::NodeFault;
 use crate::promise::Promise;
@@ -51,6 +51,7 @@ pub const CASES: &[Case] = &[
         &[(Fault::ForgedHint, 20), (Fault::Deaf, 4), (Fault::Crash, 2), (Fault::Resign, 3)],
     ),
     row("hand-overs", "a storm of resignations, hand-overs, pauses and clears", PEOPLE),
+    row("paused", "operators pause and resume the election; whoever leads keeps its term", PAUSED),
     row(
         "denied",
         "the store denies access for a while, in the middle of hand-overs too",
@@ -414,6 +415,12 @@ pub const CASES: &[Case] = &[
     .vouched(),
     row("quorum-people", "quorum: a storm of resignations, hand-overs, pauses and clears", PEOPLE)
         .store(Replicas::Quorum),
+    row(
+        "quorum-paused",
+        "quorum: operators pause and resume the election; whoever leads keeps its term",
+        QUORUM_PAUSED,
+    )
+    .store(Replicas::Quorum),
     row("quorum-mixture", "quorum: everything at once, on a minority of the nodes", QUORUM_MIXTURE)
         .store(Replicas::Quorum),
     row(

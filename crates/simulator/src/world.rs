@@ -16,6 +16,7 @@ use crate::cluster::{Caller, Cluster};
 use crate::control::Subject;
 use crate::fault::Fault;
 use crate::party::Party;
+use crate::pauses::PauseWatch;
 use crate::promise::{Judge, Promise, Violation};
 use crate::random::Random;
 use crate::runner::WorkEnd;
@@ -29,7 +30,7 @@ pub(crate) enum Event {
     /// The timer that a process set.
     Wake { party: usize, life: u32, wake: u32 },
     /// A request reaches its node.
-    Arrive(Box<Letter>),
+    Arrive(Box<SentRequest>),
     /// Replicas have, or should have, heard of what a request did.
     Confirm(Box<Awaited>),
     /// A reply, or the end of waiting for one, reaches its process.
@@ -77,13 +78,19 @@ pub(crate) enum Event {
     Unseat,
     /// In a healed world the leader's connection finds a server with old data first.
     Stray,
+    /// In a healed world an operator pauses the election.
+    ElectionPauses,
+    /// Somebody wants another leader while the election is paused.
+    PausedWish,
+    /// The pause is nearly over, or is ended by hand.
+    PauseEnds { by_hand: bool },
     /// Somebody publishes that a term began, again.
     Storm,
 }
 
 /// A request on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct Letter {
+pub(crate) struct SentRequest {
     pub(crate) party: usize,
     pub(crate) life: u32,
     pub(crate) line: usize,
@@ -101,7 +108,7 @@ pub(crate) struct Letter {
 /// A reply that waits for replicas.
 #[derive(Debug)]
 pub(crate) struct Awaited {
-    pub(crate) letter: Letter,
+    pub(crate) sent: SentRequest,
     pub(crate) reply: Reply,
     /// The write that replicas must have heard of.
     pub(crate) write: u64,
@@ -175,7 +182,9 @@ pub struct World<'a> {
     pub(crate) healed_at: Option<Real>,
     /// From here on nothing of the faults is left, no quarantine either.
     pub(crate) settled_at: Real,
+    /// Whether anybody led since faults were healed, or since the last pause after that was over.
     pub(crate) led_since_heal: bool,
+    pub(crate) pause: PauseWatch,
     /// The longest lease that processes which start now ask for.
     pub(crate) lease_now: u64,
     /// The longest lease that any process was ever told of.
@@ -224,6 +233,7 @@ impl<'a> World<'a> {
             healed_at: None,
             settled_at: Real::MAX,
             led_since_heal: false,
+            pause: PauseWatch::default(),
             lease_now: match case.leases {
                 Leases::Fixed => climate.lease,
                 Leases::Raised => climate.lease * 2 / 5,
@@ -247,6 +257,10 @@ impl<'a> World<'a> {
         world.populate();
         if mode == Mode::Liveness {
             world.at(faults_last * 2 / 3, Event::Heal);
+            if world.watches_pauses() {
+                // There is time to pause it again when all is well.
+                world.ends_at += 16 * world.climate.lease;
+            }
         }
         world.strike_later();
         world
@@ -299,7 +313,7 @@ impl<'a> World<'a> {
         let Some(event) = self.held_back(event) else { return };
         match event {
             Event::Wake { party, wake, .. } => self.wake(party, wake),
-            Event::Arrive(letter) => self.arrive(*letter),
+            Event::Arrive(sent) => self.arrive(*sent),
             Event::Confirm(awaited) => self.confirm(*awaited),
             Event::Reply { party, line, epoch, ask, step, reply, .. } => {
                 self.deliver_reply(party, (line, epoch), (ask, step), *reply);
@@ -321,6 +335,9 @@ impl<'a> World<'a> {
             Event::SuccessorDue { terms, within } => self.successor_due(terms, within),
             Event::Unseat => self.unseat(),
             Event::Stray => self.stray(),
+            Event::ElectionPauses => self.election_pauses(),
+            Event::PausedWish => self.paused_wish(),
+            Event::PauseEnds { by_hand } => self.pause_ends(by_hand),
             Event::Storm => self.storm(),
         }
     }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use store_engine::{LoadOptions, check_snapshot};
-use store_persist::rdb::{FileReader, Item, LoadedEntry, RdbError};
+use store_persist::rdb::{FileReader, Item, LoadedEntry, Mended, RdbError};
 use store_types::Limits;
 use store_types::dump::Value;
 
@@ -58,6 +58,7 @@ struct Found {
     functions: u64,
     types: BTreeMap<&'static str, u64>,
     databases: BTreeMap<u64, u64>,
+    mended: Mended,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -102,6 +103,7 @@ fn check(
         }
     }
     found.bytes = file.offset();
+    found.mended = file.mended().clone();
     Ok(())
 }
 
@@ -152,6 +154,10 @@ impl Found {
         if self.empty > 0 {
             line("empty", format!("{} keys, which are not loaded", self.empty));
         }
+        if let Some(first) = &self.mended.first {
+            let count = self.mended.values;
+            line("made whole", format!("{count} values that contradict themselves, first {first}"));
+        }
         for module in &self.modules {
             line("module", format!("{module}: its data beside the keys is not loaded"));
         }
@@ -183,6 +189,7 @@ impl Found {
             "volatile": self.volatile,
             "ended": self.ended,
             "empty": self.empty,
+            "mended": { "values": self.mended.values, "first": self.mended.first },
             "functions": self.functions,
             "modules": self.modules,
             "facts": self.facts.iter().cloned().collect::<BTreeMap<String, String>>(),

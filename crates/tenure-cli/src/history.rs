@@ -178,7 +178,7 @@ impl Past {
                 term.token.map_or(0, Token::get).to_string(),
                 match term.lasted() {
                     Some(lasted) => duration(lasted),
-                    None if term.is_running(leader) => "leads".to_owned(),
+                    None if term.is_running(leader) => RUNNING.to_owned(),
                     None => "unknown".to_owned(),
                 },
                 or_blank(term.gap.map(duration)),
@@ -211,7 +211,10 @@ pub(crate) fn past_text(terms: &[Past], leader: Option<Token>) -> String {
 }
 
 pub(crate) const NO_TERMS: &str = "no terms yet: nobody has led";
-pub(crate) const PAST_HEADINGS: &[&str] = &["BEGAN", "LEADER", "TOKEN", "LASTED", "GAP", "ENDED"];
+pub(crate) const PAST_HEADINGS: &[&str] = &["BEGAN", "LEADER", "TOKEN", LASTED, "GAP", "ENDED"];
+pub(crate) const LASTED: &str = "LASTED";
+/// How long a term lasted that has not ended.
+pub(crate) const RUNNING: &str = "leads";
 
 /// A row per stretch of the past; `leader` is the token under which somebody leads now.
 pub(crate) fn past_rows(terms: &[Past], leader: Option<Token>) -> Vec<Vec<String>> {

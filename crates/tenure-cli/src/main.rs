@@ -118,7 +118,7 @@ fn begin() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage::answer(&error),
     };
-    if let Err(failure) = check_descriptors() {
+    if let Err(failure) = check_descriptors().and_then(|()| check_address_space()) {
         return failure.tell();
     }
     match arguments.command.map_or_else(usage::teach, dispatch) {
@@ -141,6 +141,26 @@ fn check_descriptors() -> Result<(), Failure> {
             Err(Failure::new(exit::CONFIGURATION, why))
         }
         _ => Ok(()),
+    }
+}
+
+/// What the allocator and the threads of any command reserve, most of which is never used.
+const ADDRESS_SPACE_MIN: u64 = 512 * 1024 * 1024;
+
+/// Refuses to begin with less: an allocation that fails ends the process without a word of help,
+/// and not always at the start.
+fn check_address_space() -> Result<(), Failure> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    match limit.filter(|limit| *limit < ADDRESS_SPACE_MIN) {
+        None => Ok(()),
+        Some(limit) => {
+            let why = format!(
+                "the limit of {} MB for memory addresses is too little: raise it to 1 GB or more \
+                 (ulimit -v 1048576)",
+                limit / 1_000_000
+            );
+            Err(Failure::new(exit::CONFIGURATION, why))
+        }
     }
 }
 

@@ -66,8 +66,8 @@ pub(crate) fn members_text(seen: &Observation) -> String {
     }
 }
 
-pub(crate) const NO_MEMBERS: &str =
-    "no members: start a candidate with `tenure run`, or with the library";
+pub(crate) const NO_MEMBERS: &str = "no members: start a candidate with `tenure run`, or with the library; a job of `tenure once` \
+     is a member only while it runs";
 
 /// Headings, and a row per member.
 pub(crate) fn members_table(seen: &Observation) -> (Vec<&'static str>, Vec<Vec<String>>) {

@@ -230,14 +230,17 @@ async fn supervise(
     tell: oneshot::Sender<Result<Ended, String>>,
 ) -> Result<Ended, Failure> {
     let mut ended = supervisor.run(&term, None, signals).await;
-    if let Ok(Ended::ByItself(ending)) = ended
-        && was_told_to_end(ending)
-    {
-        // A service manager tells the program and this process, in any order. Neither the one nor
-        // the other is the outcome of the tick, which stays open.
+    let left_by = match (&ended, supervisor.left_by()) {
+        // With any other end it is left for whoever has the signals next.
+        (Ok(Ended::ByItself(_)), None) => signals.unread_farewell().await,
+        (_, left_by) => left_by,
+    };
+    if let Some(cut_short) = ended.as_ref().ok().and_then(|ended| cut_short(*ended, left_by)) {
+        // Not before the term is being released: until then the library would take it for the
+        // outcome of the tick, which stays open.
         supervisor.resign();
         term.wait_until_stopping().await;
-        ended = Ok(Ended::Leaving(ending));
+        ended = Ok(cut_short);
     }
     let told = match &ended {
         Ok(Ended::NeverRan(_)) => Err("its term ended before it was started".to_owned()),
@@ -247,6 +250,22 @@ async fn supervise(
     // Whoever does not listen any more has been cut off.
     let _ = tell.send(told);
     ended
+}
+
+/// How a program ended that may not have come to an end of its own; `None` for one that did, or
+/// that never began. `left_by` is the signal by which this process was asked to end, too.
+fn cut_short(ended: Ended, left_by: Option<Signal>) -> Option<Ended> {
+    match (ended, left_by) {
+        // A service manager tells the program and this process, in any order. What the program says
+        // then is not the outcome of the tick.
+        (Ended::ByItself(ending), _) if was_told_to_end(ending) => Some(Ended::Leaving(ending)),
+        (Ended::ByItself(_), Some(signal)) => {
+            Some(Ended::Leaving(Ending::Signalled(signal.as_raw() as u8)))
+        }
+        // Its term may go on: it was killed for want of a guard, say.
+        (Ended::WithItsTerm | Ended::Leaving(_), _) => Some(ended),
+        (Ended::ByItself(_) | Ended::NeverRan(_) | Ended::Stuck, _) => None,
+    }
 }
 
 /// Whether the program died of a signal by which people and service managers end programs.

@@ -125,7 +125,7 @@ pub(crate) fn duration(length: Duration) -> String {
     match (seconds, tenth) {
         (0, _) => format!("{}ms", length.as_millis()),
         (1..60, 1..) => format!("{seconds}.{tenth}s"),
-        _ => tenure::config::format_duration(Duration::from_secs(seconds)),
+        _ => tenure_core::timing::duration_text(Duration::from_secs(seconds)),
     }
 }
 

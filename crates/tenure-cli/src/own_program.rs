@@ -1,6 +1,7 @@
 //! The program file of this process, though another version may have taken its place meanwhile.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,17 @@ const DELETED: &str = " (deleted)";
 pub(crate) fn own_program() -> PathBuf {
     let path = std::env::current_exe().ok();
     path.filter(|path| is_same_file(path, Path::new(OWN))).unwrap_or_else(|| OWN.into())
+}
+
+/// Why this very program could not be started again: by itself the system says only that something
+/// is not there.
+pub(crate) fn not_started_again(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound if fs::metadata(OWN).is_err() => {
+            io::Error::other("/proc is not mounted, by which tenure starts itself again: mount it")
+        }
+        _ => error,
+    }
 }
 
 /// Whether `link`, the `exe` of a process, is this program, before or after an upgrade.

@@ -40,6 +40,12 @@ impl Sight {
         Ok(Sight { seen, looked_at, looked_at_ms })
     }
 
+    /// What was seen just now, whenever the look began.
+    pub(crate) fn arrived(seen: Observation) -> Self {
+        let (looked_at, looked_at_ms) = (clock::awake_or_asleep(), clock::unix_ms());
+        Sight { seen, looked_at, looked_at_ms }
+    }
+
     /// What was seen, with what is left of leases as of now.
     pub(crate) fn now(&self) -> Observation {
         let age = self.age();

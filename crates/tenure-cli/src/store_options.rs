@@ -62,7 +62,7 @@ impl StoreOptions {
             loader = loader.file(file);
         }
         if let Some(profile) = &self.profile {
-            loader = loader.profile_from(profile, "--profile");
+            loader = loader.profile(profile, "--profile");
         }
         if let Some(store) = &self.store {
             loader = loader.set(["store", "url"], store, "--store");
@@ -142,7 +142,7 @@ impl Target {
 
     /// Somebody who looks at the election.
     pub(crate) fn observer(&self) -> Result<StoreObserver, Failure> {
-        let tenure = connect(load(self.loader()?)?)?;
+        let tenure = connect(load_to_look(self.loader()?)?)?;
         let observer = tenure.observe(&self.name)?;
         Ok(StoreObserver { tenure, observer })
     }
@@ -213,8 +213,22 @@ pub(crate) fn load(loader: Loader) -> Result<Config, Failure> {
     }
 }
 
-/// The same where only the election `name` counts: one that is switched off needs no store, so
-/// none is started for it.
+/// The same for somebody who looks at elections or changes them: where they are switched off there
+/// is nothing to see, and "nobody leads" would be untrue.
+pub(crate) fn load_to_look(loader: Loader) -> Result<Config, Failure> {
+    let config = load(loader)?;
+    match config.enabled {
+        true => Ok(config),
+        false => Err(Failure::new(
+            exit::CONFIGURATION,
+            "elections are switched off (TENURE_ENABLED or enabled = false): every instance acts \
+             alone, so there is no leader to be seen; switch them on for this command",
+        )),
+    }
+}
+
+/// The whole configuration where only the election `name` counts: one that is switched off needs no
+/// store, so none is started for it.
 pub(crate) fn load_for(loader: Loader, name: &str) -> Result<Config, Failure> {
     let config = loader.clone().load()?;
     match config.store.url() {

@@ -60,8 +60,8 @@ pub(crate) fn answer(error: &clap::Error) -> ExitCode {
             Failure::usage(one_line(&error.to_string(), "tenure --help")).tell()
         }
         _ => {
-            let command = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-            if let Some(hint) = forgotten_dashes(error.kind(), std::env::args().skip(1)) {
+            let command = words().next().filter(|word| !word.starts_with('-'));
+            if let Some(hint) = forgotten_dashes(error.kind(), words()) {
                 return Failure::usage(hint).tell();
             }
             let help =
@@ -69,6 +69,11 @@ pub(crate) fn answer(error: &clap::Error) -> ExitCode {
             Failure::usage(one_line(&error.to_string(), &help)).tell()
         }
     }
+}
+
+/// What was typed, as far as it is text. Words may be any bytes, at which `std::env::args` panics.
+fn words() -> impl Iterator<Item = String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())
 }
 
 /// `tenure run nightly ./worker` lacks the `--` before the program: what to write instead.

@@ -162,7 +162,7 @@ impl Wait {
             });
         }
         if let Some(why) = why {
-            talk(&format!("{outcome}: {}", plain(&why)));
+            talk(&format!("{}: {}", outcome.replace('-', " "), plain(&why)));
         }
         Ok(ExitCode::from(code))
     }

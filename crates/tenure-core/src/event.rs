@@ -1,6 +1,7 @@
 //! What an election tells its application.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{CloseReason, LostWhy, Member};
@@ -347,7 +348,7 @@ pub enum EventKind {
     /// The leader as last seen; sent when it changes.
     LeaderSeen(Option<SeenLeader>),
     /// The members as last seen.
-    MembersSeen(Vec<Member>),
+    MembersSeen(Arc<[Member]>),
     /// Something an operator should look at; the election goes on.
     Warning(String),
 }

@@ -6,6 +6,7 @@
 //! beyond a seed that the caller gives.
 
 pub mod calendar;
+pub mod duration;
 mod election;
 pub mod event;
 pub mod job_run;

@@ -98,7 +98,7 @@ pub struct Failback {
 
 impl Failback {
     /// The longest the delay grows to.
-    pub const DELAY_MAX: Duration = Duration::from_secs(3600);
+    pub(crate) const DELAY_MAX: Duration = Duration::from_secs(3600);
 }
 
 impl Default for Failback {

@@ -42,8 +42,12 @@ impl StoreErrorKind {
 }
 
 /// Why a store did not answer, and what an operator can do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
+// Boxed: most of what may hold an error never does.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreError(Box<Content>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Content {
     kind: StoreErrorKind,
     message: String,
     next_step: Option<String>,
@@ -51,7 +55,7 @@ pub struct StoreError {
 
 impl StoreError {
     fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        StoreError { kind, message: message.into(), next_step: None }
+        StoreError(Box::new(Content { kind, message: message.into(), next_step: None }))
     }
 
     /// [`StoreErrorKind::Unreachable`].
@@ -94,70 +98,83 @@ impl StoreError {
 
     /// The same error with a next step: what an operator can do about it.
     #[must_use]
-    pub fn with_next_step(self, step: impl Into<String>) -> Self {
-        StoreError { next_step: Some(step.into()), ..self }
+    pub fn with_next_step(mut self, step: impl Into<String>) -> Self {
+        self.0.next_step = Some(step.into());
+        self
     }
 
     /// The same error without a next step, for callers that show it elsewhere.
     #[must_use]
-    pub fn without_next_step(self) -> Self {
-        StoreError { next_step: None, ..self }
+    pub fn without_next_step(mut self) -> Self {
+        self.0.next_step = None;
+        self
     }
 
     /// The same error with another kind.
     #[must_use]
-    pub fn with_kind(self, kind: StoreErrorKind) -> Self {
-        StoreError { kind, ..self }
+    pub fn with_kind(mut self, kind: StoreErrorKind) -> Self {
+        self.0.kind = kind;
+        self
     }
 
     /// The same error with the address where it happened, unless the message names it.
     #[must_use]
-    pub fn at(self, place: &str) -> Self {
-        match self.message.contains(place) {
-            true => self,
-            false => StoreError { message: format!("{place}: {}", self.message), ..self },
+    pub fn at(mut self, place: &str) -> Self {
+        if !self.0.message.contains(place) {
+            self.0.message.insert_str(0, &format!("{place}: "));
         }
+        self
     }
 
     /// The kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// What happened, without the kind and the next step.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// What an operator can do about it, if that is known.
     pub fn next_step(&self) -> Option<&str> {
-        self.next_step.as_deref()
+        self.0.next_step.as_deref()
     }
 
     /// What happened and the next step, without the kind.
     pub fn detail(&self) -> String {
-        match &self.next_step {
-            Some(step) => format!("{}; {step}", self.message),
-            None => self.message.clone(),
+        match &self.0.next_step {
+            Some(step) => format!("{}; {step}", self.0.message),
+            None => self.0.message.clone(),
         }
     }
 
     /// Whether the error may go away without anybody acting.
     pub fn is_temporary(&self) -> bool {
-        !self.needs_person() && self.kind != StoreErrorKind::Unexpected
+        !self.needs_person() && self.0.kind != StoreErrorKind::Unexpected
     }
 
     /// Whether the store can be reached but serves only after an operator acts: on the login, its
     /// rights or the address.
     pub fn needs_person(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Denied | StoreErrorKind::WrongAddress)
+        matches!(self.0.kind, StoreErrorKind::Denied | StoreErrorKind::WrongAddress)
+    }
+}
+
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreError")
+            .field("kind", &self.0.kind)
+            .field("message", &self.0.message)
+            .field("next_step", &self.0.next_step)
+            .finish()
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.kind.title(), self.message)?;
-        match &self.next_step {
+        write!(f, "{}{}", self.0.kind.title(), self.0.message)?;
+        match &self.0.next_step {
             Some(step) => write!(f, "; {step}"),
             None => Ok(()),
         }

@@ -154,42 +154,50 @@ pub fn duration_text(duration: Duration) -> String {
 }
 
 /// Checked time settings: a value of this type cannot break the rules.
+// Small, and what follows from the rest is not kept: each election has three copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    ttl: Duration,
+    ttl: Lease,
+    fleet_min_ttl: Lease,
+    fleet_max_ttl: Lease,
     renew_every: Duration,
-    try_timeout: Duration,
     stop_grace: Duration,
-    kill_margin: Duration,
-    fleet_min_ttl: Duration,
-    fleet_max_ttl: Duration,
+}
+
+/// A checked lease in milliseconds: the longest is a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lease(u32);
+
+impl Lease {
+    fn duration(self) -> Duration {
+        Duration::from_millis(self.0.into())
+    }
 }
 
 impl Timing {
     /// Checks the settings and fills in the defaults.
     pub fn new(settings: &TimingSettings) -> Result<Self, TimingError> {
+        let [fleet_min_ttl, fleet_max_ttl] = [settings.fleet_min_ttl, settings.fleet_max_ttl];
         let ttl = checked_lease("ttl", settings.ttl)?;
-        let fleet_min_ttl = checked_lease("fleet_min_ttl", settings.fleet_min_ttl.unwrap_or(ttl))?;
-        let fleet_max_ttl = checked_lease("fleet_max_ttl", settings.fleet_max_ttl.unwrap_or(ttl))?;
+        let fleet_min_ttl = checked_lease("fleet_min_ttl", fleet_min_ttl.unwrap_or(settings.ttl))?;
+        let fleet_max_ttl = checked_lease("fleet_max_ttl", fleet_max_ttl.unwrap_or(settings.ttl))?;
         if fleet_max_ttl < ttl {
             return Err(TimingFault::FleetContradiction {
                 what: "fleet_max_ttl",
-                given: fleet_max_ttl,
-                ttl,
+                given: fleet_max_ttl.duration(),
+                ttl: ttl.duration(),
                 hint: "it must be at least this instance's ttl",
             }
             .into());
         }
-        let counted = ttl.min(fleet_min_ttl);
-        let kill_margin = Duration::from_millis(100).max(counted / 50);
+        let counted = ttl.min(fleet_min_ttl).duration();
+        let stop_grace = (counted * 3 / 10).max(kill_margin(counted));
         let timing = Timing {
             ttl,
-            renew_every: settings.renew_every.unwrap_or(counted / 3),
-            try_timeout: counted / 6,
-            stop_grace: settings.stop_grace.unwrap_or((counted * 3 / 10).max(kill_margin)),
-            kill_margin,
             fleet_min_ttl,
             fleet_max_ttl,
+            renew_every: settings.renew_every.unwrap_or(counted / 3),
+            stop_grace: settings.stop_grace.unwrap_or(stop_grace),
         };
         timing.checked()
     }
@@ -198,17 +206,17 @@ impl Timing {
         if self.renew_every.is_zero() {
             return Err(TimingFault::NoRenewInterval.into());
         }
-        if self.stop_grace < self.kill_margin {
-            let (given, least) = (self.stop_grace, self.kill_margin);
+        if self.stop_grace < self.kill_margin() {
+            let (given, least) = (self.stop_grace, self.kill_margin());
             return Err(TimingFault::GraceTooShort { given, least }.into());
         }
         let usable = usable(self.counted_ttl());
         let needed =
-            self.renew_every.saturating_add(self.try_timeout).saturating_add(self.stop_grace);
+            self.renew_every.saturating_add(self.try_timeout()).saturating_add(self.stop_grace);
         if needed > usable {
             return Err(TimingFault::BudgetExceeded {
                 renew_every: self.renew_every,
-                try_timeout: self.try_timeout,
+                try_timeout: self.try_timeout(),
                 stop_grace: self.stop_grace,
                 usable,
                 ttl: self.counted_ttl(),
@@ -220,7 +228,7 @@ impl Timing {
 
     /// The ttl that the store is asked for.
     pub fn ttl(&self) -> Duration {
-        self.ttl
+        self.ttl.duration()
     }
 
     /// How often the lease is renewed.
@@ -230,7 +238,7 @@ impl Timing {
 
     /// How long one request about the lease may take.
     pub fn try_timeout(&self) -> Duration {
-        self.try_timeout
+        self.counted_ttl() / 6
     }
 
     /// How long work gets to stop.
@@ -240,12 +248,12 @@ impl Timing {
 
     /// The shortest ttl that any other instance uses at the key.
     pub fn fleet_min_ttl(&self) -> Duration {
-        self.fleet_min_ttl
+        self.fleet_min_ttl.duration()
     }
 
     /// The longest lease that any other instance may rely on.
     pub fn fleet_max_ttl(&self) -> Duration {
-        self.fleet_max_ttl
+        self.fleet_max_ttl.duration()
     }
 
     /// Until when a lease may be relied on that was asked for at `sent_at` and answered with
@@ -261,17 +269,17 @@ impl Timing {
 
     /// When work that has not stopped must be cut off.
     pub fn kill_at(&self, ends_at: Moment) -> Moment {
-        ends_at - self.kill_margin
+        ends_at - self.kill_margin()
     }
 
     /// How long before the end of a lease work is cut off.
     pub(crate) fn kill_margin(&self) -> Duration {
-        self.kill_margin
+        kill_margin(self.counted_ttl())
     }
 
     /// A note for the user about an unusual but permitted ttl.
     pub fn advice(&self) -> Option<&'static str> {
-        match self.ttl {
+        match self.ttl() {
             ttl if ttl < Duration::from_secs(1) => {
                 Some("a ttl under 1 s loses the leadership to short stalls of host or network")
             }
@@ -283,8 +291,13 @@ impl Timing {
     }
 
     fn counted_ttl(&self) -> Duration {
-        self.ttl.min(self.fleet_min_ttl)
+        self.ttl.min(self.fleet_min_ttl).duration()
     }
+}
+
+/// How long before the end of a lease work is cut off.
+fn kill_margin(lease: Duration) -> Duration {
+    Duration::from_millis(100).max(lease / 50)
 }
 
 /// The part of a lease that holds on anyone's clock within the drift bound of 1 %.
@@ -292,14 +305,14 @@ fn usable(lease: Duration) -> Duration {
     (lease * 99 / 100).saturating_sub(CLOCK_GRAIN)
 }
 
-fn checked_lease(what: &'static str, given: Duration) -> Result<Duration, TimingError> {
+fn checked_lease(what: &'static str, given: Duration) -> Result<Lease, TimingError> {
     if !(TTL_MIN..=TTL_MAX).contains(&given) {
         return Err(TimingFault::LeaseOutOfRange { what, given }.into());
     }
     if !given.subsec_nanos().is_multiple_of(1_000_000) {
         return Err(TimingFault::FractionOfMillisecond { what, given }.into());
     }
-    Ok(given)
+    Ok(Lease(u32::try_from(given.as_millis()).expect("a day has fewer milliseconds")))
 }
 
 #[cfg(test)]

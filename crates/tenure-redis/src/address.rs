@@ -197,7 +197,8 @@ pub(super) struct Access {
 impl Access {
     /// The address of one of them.
     pub(super) fn to(&self, node: &Node) -> RedisUrl {
-        let place = Endpoint::network(node.host.clone(), node.port, self.tls.clone());
+        let place =
+            Endpoint::Tcp { host: node.host.clone(), port: node.port, tls: self.tls.clone() };
         RedisUrl { place, login: self.login.clone(), mode: self.mode }
     }
 }

@@ -44,8 +44,11 @@ use tenure_backend::clock::timer_now;
 pub(super) const CALLS_QUEUED_MAX: usize = 32_768;
 /// The most calls in one pipeline, so that one batch delays the next by milliseconds at most.
 const BATCH_CALLS_MAX: usize = 128;
-/// The most pipelines without an answer.
+/// The most pipelines without an answer, on all lines together.
 const BATCHES_IN_FLIGHT_MAX: usize = 256;
+/// The most pipelines without an answer on one line: two thousand calls keep any server busy, and a
+/// call that waits here takes less memory than one that was sent.
+const BATCHES_ON_LINE_MAX: usize = 16;
 /// No line is suspected before an answer took this long, however impatient the caller.
 const SUSPECT_AFTER: Duration = Duration::from_millis(100);
 /// A line under suspicion is kept for at most this part of the time that its answer already took,
@@ -533,7 +536,8 @@ impl Open {
     /// Whether a batch may follow those on their way. Behind one that waits for replicas the server
     /// would leave it lying, and its own wait would begin when its time is nearly over.
     fn takes_more(&self, mode: Mode) -> bool {
-        !self.is_suspect && (self.due.is_empty() || !mode.awaits_replicas())
+        let limit = if mode.awaits_replicas() { 1 } else { BATCHES_ON_LINE_MAX };
+        !self.is_suspect && self.due.len() < limit
     }
 
     fn send(&mut self, batch_number: u64, mut jobs: Vec<Job>, mode: Mode) -> Flying {

@@ -445,8 +445,8 @@ enum Socket {
 impl Address {
     fn new(url: &RedisUrl) -> Result<Self, ConnectError> {
         let socket = match url.place.clone() {
-            Endpoint::Tcp { host, port } => Socket::Tcp { host, port },
-            Endpoint::Tls { host, port, tls } => {
+            Endpoint::Tcp { host, port, tls: None } => Socket::Tcp { host, port },
+            Endpoint::Tcp { host, port, tls: Some(tls) } => {
                 let tls = Tls::new(&host, &tls)?;
                 Socket::Tls { host, port, tls }
             }

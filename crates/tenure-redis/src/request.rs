@@ -1,5 +1,6 @@
 //! From a call to the scripts that carry it out, with their keys and arguments.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tenure_core::protocol::{Acquire, Ballot, Call, Request, TickId, TickOutcome, WishKind};
@@ -30,11 +31,56 @@ const AWAITS_REPLICAS: usize = 12;
 pub(super) struct Step {
     pub(super) script: Script,
     pub(super) number: u64,
-    keys: Vec<String>,
+    keys: Texts,
     caller: Option<InstanceId>,
-    channel: String,
+    channel: Box<str>,
     fleet_max_ttl: Duration,
-    arguments: Vec<Vec<u8>>,
+    arguments: Texts,
+}
+
+/// Several texts in two allocations: thousands of steps may wait at the same time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Texts {
+    bytes: Vec<u8>,
+    /// Where each text ends.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn of<T: AsRef<[u8]>>(texts: &[T]) -> Self {
+        let mut all = Texts {
+            bytes: Vec::with_capacity(texts.iter().map(|text| text.as_ref().len()).sum()),
+            ends: Vec::with_capacity(texts.len()),
+        };
+        for text in texts {
+            all.bytes.extend_from_slice(text.as_ref());
+            all.ends.push(all.bytes.len());
+        }
+        all
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn range(&self, index: usize) -> Range<usize> {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        begin..self.ends[index]
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        &self.bytes[self.range(index)]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    fn replace(&mut self, index: usize, text: &[u8]) {
+        let mut texts: Vec<&[u8]> = self.iter().collect();
+        texts[index] = text;
+        *self = Texts::of(&texts);
+    }
 }
 
 impl Step {
@@ -45,20 +91,21 @@ impl Step {
         keys: Vec<String>,
         arguments: Vec<Vec<u8>>,
     ) -> Self {
-        let (channel, fleet_max_ttl) = (String::new(), Duration::ZERO);
+        let (keys, arguments) = (Texts::of(&keys), Texts::of(&arguments));
+        let (channel, fleet_max_ttl) = (Box::default(), Duration::ZERO);
         Step { script, number, keys, caller: None, channel, fleet_max_ttl, arguments }
     }
 
     /// The keys that it touches, in the order of the script.
-    pub(super) fn keys(&self) -> &[String] {
-        &self.keys
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter()
     }
 
     /// Makes it publish to the shard that has its keys, rather than to all nodes of a cluster.
     pub(super) fn publish_in_shard(&mut self) {
         if !self.channel.is_empty() {
             // No name contains a space: see the scripts' prelude.
-            self.channel = format!("shard {}", self.channel);
+            self.channel = format!("shard {}", self.channel).into();
         }
     }
 
@@ -80,15 +127,15 @@ impl Step {
         if self.script != Script::Acquire {
             return;
         }
-        self.arguments[AWAITS_REPLICAS] = flag(true);
+        self.arguments.replace(AWAITS_REPLICAS, &flag(true));
         self.distrust_age();
     }
 
     /// Makes the age of a server say nothing about a resource that it has no record of: it may
     /// have been flushed, or have received the keys of a slot a moment ago.
     pub(super) fn distrust_age(&mut self) {
-        if self.script == Script::Acquire && self.arguments[FRESH_STORE] == flag(false) {
-            self.arguments[FRESH_STORE] = text(AGE_SAYS_NOTHING);
+        if self.script == Script::Acquire && self.arguments.get(FRESH_STORE) == flag(false) {
+            self.arguments.replace(FRESH_STORE, AGE_SAYS_NOTHING.as_bytes());
         }
     }
 
@@ -96,12 +143,15 @@ impl Step {
     pub(super) fn command(&self, by_digest: bool, seen_run: &str) -> redis::Cmd {
         let mut command = redis::cmd(if by_digest { "EVALSHA" } else { "EVAL" });
         command.arg(if by_digest { self.script.digest() } else { self.script.source() });
-        command.arg(self.keys.len()).arg(&self.keys);
+        command.arg(self.keys.len());
+        for key in self.keys.iter() {
+            command.arg(key);
+        }
         let caller = self.caller.as_ref().map_or("", InstanceId::as_str);
-        command.arg(self.number).arg(caller).arg(seen_run).arg(&self.channel);
+        command.arg(self.number).arg(caller).arg(seen_run).arg(&*self.channel);
         command.arg(millis(&self.fleet_max_ttl));
-        for argument in &self.arguments {
-            command.arg(argument.as_slice());
+        for argument in self.arguments.iter() {
+            command.arg(argument);
         }
         command
     }
@@ -110,14 +160,11 @@ impl Step {
 /// The steps of a call in order: the first one's answer counts, a second is a courtesy. `Err` says
 /// what about the request cannot be carried out by this store.
 pub(super) fn steps(call: &Call, next_number: impl Fn() -> u64) -> Result<Vec<Step>, String> {
-    let step = |script, keys: Vec<String>, arguments| Step {
-        script,
-        number: next_number(),
-        keys,
+    let step = |script, keys: Vec<String>, arguments: Vec<Vec<u8>>| Step {
         caller: Some(call.id.clone()),
-        channel: channel(&call.resource),
+        channel: channel(&call.resource).into(),
         fleet_max_ttl: call.fleet_max_ttl,
-        arguments,
+        ..Step::anonymous(script, next_number(), keys, arguments)
     };
     let (script, keys, arguments) = plan(call)?;
     let mut steps = vec![step(script, keys, arguments)];
@@ -137,13 +184,10 @@ pub(super) fn confirmation(call: &Call, token: Token, number: u64) -> Step {
     let keys =
         vec![resource.key().to_owned(), resource.side_key("meta"), resource.side_key("history")];
     Step {
-        script: Script::Confirm,
-        number,
-        keys,
         caller: Some(call.id.clone()),
-        channel: channel(resource),
+        channel: channel(resource).into(),
         fleet_max_ttl: call.fleet_max_ttl,
-        arguments: vec![decimal(token.get())],
+        ..Step::anonymous(Script::Confirm, number, keys, vec![decimal(token.get())])
     }
 }
 

@@ -4,6 +4,7 @@ use tenure_backend::ConnectError;
 use tenure_core::StoreError;
 
 use super::cluster::{ClusterAddress, ClusterSurvey};
+use super::quorum::QuorumAddress;
 use super::sentinel::{SentinelAddress, SentinelSurvey};
 use super::url::RedisUrl;
 
@@ -18,7 +19,7 @@ pub enum SurveyError {
     Store(#[from] StoreError),
 }
 
-/// The servers behind an address. For a quorum, see [`QuorumBackend::nodes_of`].
+/// The servers behind an address.
 ///
 /// ```no_run
 /// # use tenure_redis::Topology;
@@ -29,8 +30,6 @@ pub enum SurveyError {
 /// }
 /// # Ok(()) }
 /// ```
-///
-/// [`QuorumBackend::nodes_of`]: crate::QuorumBackend::nodes_of
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Topology {
@@ -40,6 +39,8 @@ pub enum Topology {
     Sentinels(SentinelSurvey),
     /// A cluster.
     Cluster(ClusterSurvey),
+    /// The nodes of a quorum, in the order of the address. They are not asked.
+    Quorum(Vec<RedisUrl>),
 }
 
 impl Topology {
@@ -56,6 +57,9 @@ impl Topology {
         if ClusterAddress::is_meant(address) {
             let survey = ClusterSurvey::take(ClusterAddress::parse(address)?).await?;
             return Ok(Topology::Cluster(survey));
+        }
+        if QuorumAddress::is_meant(address) {
+            return Ok(Topology::Quorum(QuorumAddress::parse(address)?.nodes().to_vec()));
         }
         Ok(Topology::One(RedisUrl::parse(address)?))
     }

@@ -62,7 +62,10 @@ impl Transport {
                 let deadline = timer_now() + timeout;
                 Either::Left(lines.carry_out(steps, deadline, timeout, SendMode::Plain))
             }
-            Transport::Cluster(cluster) => Either::Right(cluster.carry_out(steps, timeout)),
+            // Boxed: the future to one server is not to be as large.
+            Transport::Cluster(cluster) => {
+                Either::Right(Box::pin(cluster.carry_out(steps, timeout)))
+            }
         }
     }
 

@@ -38,22 +38,10 @@ pub struct RedisUrl {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum Endpoint {
-    /// `redis://`
-    Tcp { host: String, port: u16 },
-    /// `rediss://`
-    Tls { host: String, port: u16, tls: TlsFiles },
+    /// `redis://`, or `rediss://` with TLS
+    Tcp { host: String, port: u16, tls: Option<TlsFiles> },
     /// `unix://`
     Unix { path: PathBuf },
-}
-
-impl Endpoint {
-    /// A place in the network, encrypted if files are given.
-    pub(crate) fn network(host: String, port: u16, tls: Option<TlsFiles>) -> Self {
-        match tls {
-            Some(tls) => Endpoint::Tls { host, port, tls },
-            None => Endpoint::Tcp { host, port },
-        }
-    }
 }
 
 /// Files for an encrypted connection. Without `ca`, the system's certificate authorities are
@@ -90,7 +78,7 @@ impl RedisUrl {
     /// What a person should know before using this address.
     pub(super) fn warning(&self) -> Option<String> {
         match &self.place {
-            Endpoint::Tls { tls, .. } if tls.insecure => Some(format!(
+            Endpoint::Tcp { tls: Some(tls), .. } if tls.insecure => Some(format!(
                 "INSECURE: {self} accepts any certificate, so anybody on the network path can read \
                  and change everything; remove #insecure and name the issuer with ?ca=FILE"
             )),
@@ -105,10 +93,10 @@ impl fmt::Display for RedisUrl {
         let database = self.login.database;
         let mode = Suffix(self.mode, '?');
         match &self.place {
-            Endpoint::Tcp { host, port } => {
+            Endpoint::Tcp { host, port, tls: None } => {
                 write!(f, "redis://{}:{port}/{database}{mode}", HostText(host))
             }
-            Endpoint::Tls { host, port, tls } => {
+            Endpoint::Tcp { host, port, tls: Some(tls) } => {
                 let flag = if tls.insecure { "#insecure" } else { "" };
                 write!(f, "rediss://{}:{port}/{database}{mode}{flag}", HostText(host))
             }
@@ -189,7 +177,7 @@ fn parse_network(encrypts: bool, rest: &str) -> Result<RedisUrl, String> {
     let database = parts.options.take_database(&parts.path)?;
     parts.no_more_options()?;
     let login = Login { database, ..parts.login()? };
-    Ok(RedisUrl { place: Endpoint::network(host, port, parts.tls), login, mode })
+    Ok(RedisUrl { place: Endpoint::Tcp { host, port, tls: parts.tls }, login, mode })
 }
 
 fn parse_unix(rest: &str) -> Result<RedisUrl, String> {
@@ -264,7 +252,7 @@ mod tests {
     const CANARY: &str = "c4nary";
 
     fn tcp(host: &str, port: u16) -> Endpoint {
-        Endpoint::Tcp { host: host.into(), port }
+        Endpoint::Tcp { host: host.into(), port, tls: None }
     }
 
     #[test]
@@ -285,7 +273,7 @@ mod tests {
 
         let url = RedisUrl::parse("rediss://h?ca=/a.pem&cert=/c.pem&key=/k.pem#insecure").unwrap();
         assert!(url.warning().unwrap().starts_with("INSECURE: rediss://h:6379/0#insecure"));
-        let Endpoint::Tls { tls, .. } = url.place else { panic!("not TLS") };
+        let Endpoint::Tcp { tls: Some(tls), .. } = url.place else { panic!("not TLS") };
         assert_eq!(tls.ca.unwrap().to_str(), Some("/a.pem"));
         assert!(tls.cert.is_some() && tls.key.is_some() && tls.insecure);
 

@@ -18,7 +18,8 @@ export class Card {
     this.name = name;
     this.trips = [];
     this.rows = new Map();
-    this.nobody = el("tr", {}, el("td", { colspan: 5, class: "quiet" }, "Nobody takes part."));
+    this.nobody = el("td", { colspan: 5, class: "quiet" });
+    this.nobodyRow = el("tr", {}, this.nobody);
     this.history = { terms: [] };
     this.zoomed = false;
     this.timeline = new Timeline(name);
@@ -215,7 +216,11 @@ export class Card {
     });
     this.rows = new Map(rows.map((row) => [row.member.id, row]));
     const nodes = rows.map((row) => row.node);
-    if (nodes.length === 0) nodes.push(this.nobody);
+    if (nodes.length === 0) {
+      const seen = this.view.store.seen_ms_ago !== null;
+      say(this.nobody, seen ? "Nobody takes part." : "Not known yet: the store has not answered.");
+      nodes.push(this.nobodyRow);
+    }
     const shown = [...this.members.children];
     const same = shown.length === nodes.length && shown.every((node, index) => node === nodes[index]);
     if (!same) this.members.replaceChildren(...nodes);

@@ -8,7 +8,7 @@ use tenure::{Event, EventKind, Events, Observation, Role, ServerTime, Status, To
 use tokio::sync::Notify;
 
 use crate::hooks::{Happening, Hooks, Turn};
-use crate::journal::{Journal, What};
+use crate::journal::{EntryDetails, Journal};
 use crate::streams::Streams;
 use crate::view::unknown;
 use crate::watched::{Seen, Watched};
@@ -94,7 +94,10 @@ async fn look_or_doubt(watched: &Watched, journal: &Journal) -> bool {
 /// Writes down that nobody can tell who leads, if that is so.
 fn doubt(watched: &Watched, journal: &Journal) -> bool {
     let Some(unknown) = unknown(watched, &watched.seen()) else { return false };
-    journal.add(watched.name(), What { kind: "unknown", text: unknown.text, ..What::default() });
+    journal.add(
+        watched.name(),
+        EntryDetails { kind: "unknown", text: unknown.text, ..EntryDetails::default() },
+    );
     true
 }
 
@@ -118,14 +121,18 @@ fn write_down(
     after: &Seen,
     was_unknown: bool,
 ) {
-    let add = |what: What| journal.add(watched.name(), what);
+    let add = |what: EntryDetails| journal.add(watched.name(), what);
     match (&before.error, &after.error) {
         (None, Some(error)) => {
-            add(What { kind: "store-lost", text: error.clone(), ..What::default() });
+            add(EntryDetails {
+                kind: "store-lost",
+                text: error.clone(),
+                ..EntryDetails::default()
+            });
         }
         (Some(_), None) => {
             let text = "the store answers again".to_owned();
-            add(What { kind: "store-back", text, ..What::default() });
+            add(EntryDetails { kind: "store-back", text, ..EntryDetails::default() });
         }
         _ => {}
     }
@@ -151,7 +158,7 @@ fn is_overtaken(looked_at: ServerTime, own: Option<Token>) -> bool {
     own.is_some_and(|token| looked_at < ServerTime(token.get()))
 }
 
-fn new_leader(seen: &Observation, after: &Seen) -> What {
+fn new_leader(seen: &Observation, after: &Seen) -> EntryDetails {
     let Some(leader) = seen.leadership.leader() else {
         let tenure::Leadership::Vacant(vacancy) = &seen.leadership else {
             unreachable!("without a leader there is a vacancy")
@@ -159,11 +166,11 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
         let text = format!("nobody leads: {}", vacancy_text(vacancy));
         // On its way to a successor is no news to worry about.
         let is_reserved = matches!(vacancy, Vacancy::Reserved { .. });
-        return What {
+        return EntryDetails {
             kind: if is_reserved { "reserved" } else { "vacant" },
             text,
             reason: Some(vacancy_word(vacancy)),
-            ..What::default()
+            ..EntryDetails::default()
         };
     };
     let token = leader.token.map(Token::get);
@@ -173,22 +180,22 @@ fn new_leader(seen: &Observation, after: &Seen) -> What {
         Some(gap) => format!("{} leads, {gap} ms after the term before", leader.id.name()),
         None => format!("{} leads", leader.id.name()),
     };
-    What {
+    EntryDetails {
         kind: "leads",
         text,
         token,
         id: Some(leader.id.to_string()),
         took_ms: gap_ms.map(|gap| gap as f64),
-        ..What::default()
+        ..EntryDetails::default()
     }
 }
 
-fn write_members(earlier: &Observation, seen: &Observation, add: impl Fn(What)) {
-    let entry = |kind, id: &tenure::InstanceId, verb: &str| What {
+fn write_members(earlier: &Observation, seen: &Observation, add: impl Fn(EntryDetails)) {
+    let entry = |kind, id: &tenure::InstanceId, verb: &str| EntryDetails {
         kind,
         text: format!("{} {verb}", id.name()),
         id: Some(id.to_string()),
-        ..What::default()
+        ..EntryDetails::default()
     };
     for member in &seen.members {
         match earlier.members.iter().find(|known| known.id == member.id) {
@@ -207,13 +214,13 @@ fn write_members(earlier: &Observation, seen: &Observation, add: impl Fn(What)) 
     }
 }
 
-fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What)) {
+fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(EntryDetails)) {
     if earlier.paused_for.is_some() != seen.paused_for.is_some() {
         let (kind, text) = match seen.paused_for {
             Some(left) => ("paused", format!("paused by an operator for up to {left:?}")),
             None => ("resumed", "resumed".to_owned()),
         };
-        add(What { kind, text, ..What::default() });
+        add(EntryDetails { kind, text, ..EntryDetails::default() });
     }
     if earlier.wish != seen.wish
         && let Some(wish) = &seen.wish
@@ -226,7 +233,7 @@ fn write_requests(earlier: &Observation, seen: &Observation, add: impl Fn(What))
                 format!("{by} asks to hand over to {to}")
             }
         };
-        add(What { kind: "asked", text, token, ..What::default() });
+        add(EntryDetails { kind: "asked", text, token, ..EntryDetails::default() });
     }
 }
 
@@ -273,7 +280,7 @@ pub(crate) async fn listen(
             Ok(event) => listener.hear(&event),
             Err(lagged) => {
                 let text = lagged.to_string();
-                listener.add(What { kind: "lagged", text, ..What::default() });
+                listener.add(EntryDetails { kind: "lagged", text, ..EntryDetails::default() });
                 listener.catch_up();
             }
         }
@@ -398,60 +405,64 @@ impl Listener {
         self.hooks.tell(&Arc::new(Happening { turn, name, id, token, reason }));
     }
 
-    fn add(&self, what: What) {
+    fn add(&self, what: EntryDetails) {
         self.journal.add(self.watched.name(), what);
     }
 }
 
 /// What an event means to a reader; `None` for what the looks tell better.
-fn what(kind: &EventKind) -> Option<What> {
+fn what(kind: &EventKind) -> Option<EntryDetails> {
     let what = match kind {
         // A standby tries whenever a lease may be over; that it was not is no news.
         EventKind::StateChanged { from: Role::Standby, to: Role::Candidate, .. }
         | EventKind::StateChanged { from: Role::Candidate, to: Role::Standby, .. } => return None,
-        EventKind::StateChanged { from, to, reason } => What {
+        EventKind::StateChanged { from, to, reason } => EntryDetails {
             kind: "role",
             text: format!("this instance: {from} → {to} ({reason})"),
             reason: Some(reason.code()),
-            ..What::default()
+            ..EntryDetails::default()
         },
-        EventKind::Acquired { token, .. } => What {
+        EventKind::Acquired { token, .. } => EntryDetails {
             kind: "gained",
             text: format!("this instance leads under token {token}"),
             token: Some(token.get()),
-            ..What::default()
+            ..EntryDetails::default()
         },
-        EventKind::StopWork { token, reason, .. } => What {
+        EventKind::StopWork { token, reason, .. } => EntryDetails {
             kind: "stopping",
             text: format!("work stops: {reason}"),
             reason: Some(reason.code()),
             token: Some(token.get()),
-            ..What::default()
+            ..EntryDetails::default()
         },
-        EventKind::Overrun { token } => What {
+        EventKind::Overrun { token } => EntryDetails {
             kind: "overrun",
             text: "work was still running at the end of its grace".to_owned(),
             token: Some(token.get()),
-            ..What::default()
+            ..EntryDetails::default()
         },
-        EventKind::Lost { token, reason } => What {
+        EventKind::Lost { token, reason } => EntryDetails {
             kind: "lost",
             text: format!("this instance no longer leads: {reason}"),
             reason: Some(reason.code()),
             token: Some(token.get()),
-            ..What::default()
+            ..EntryDetails::default()
         },
-        EventKind::HandedOver { token, to } => What {
+        EventKind::HandedOver { token, to } => EntryDetails {
             kind: "handed-over",
             text: format!("handed over to {}", to.name()),
             token: Some(token.get()),
             id: Some(to.to_string()),
-            ..What::default()
+            ..EntryDetails::default()
         },
-        EventKind::HandOverRefused { why } => {
-            What { kind: "refused", text: format!("no hand-over: {why}"), ..What::default() }
+        EventKind::HandOverRefused { why } => EntryDetails {
+            kind: "refused",
+            text: format!("no hand-over: {why}"),
+            ..EntryDetails::default()
+        },
+        EventKind::Warning(text) => {
+            EntryDetails { kind: "warning", text: text.clone(), ..EntryDetails::default() }
         }
-        EventKind::Warning(text) => What { kind: "warning", text: text.clone(), ..What::default() },
         _ => return None,
     };
     Some(what)

@@ -24,12 +24,12 @@ pub(crate) struct Entry {
     /// Which resource.
     pub(crate) name: String,
     #[serde(flatten)]
-    pub(crate) what: What,
+    pub(crate) what: EntryDetails,
 }
 
 /// What happened, in a stable word, and what a person should read.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct What {
+pub(crate) struct EntryDetails {
     pub(crate) kind: &'static str,
     pub(crate) text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub(crate) struct What {
 
 /// The entries since some number.
 #[derive(Debug)]
-pub(crate) struct Since {
+pub(crate) struct EntriesSince {
     /// How many came in between that are not kept any more.
     pub(crate) missed: u64,
     pub(crate) entries: Vec<Arc<Entry>>,
@@ -68,7 +68,7 @@ impl Journal {
         }
     }
 
-    pub(crate) fn add(&self, name: &str, mut what: What) {
+    pub(crate) fn add(&self, name: &str, mut what: EntryDetails) {
         what.text = plain(&what.text);
         let mut entries = self.lock();
         let number = *self.latest.borrow() + 1;
@@ -90,12 +90,12 @@ impl Journal {
     }
 
     /// What came after `number`, at most `max` entries.
-    pub(crate) fn since(&self, number: u64, max: usize) -> Since {
+    pub(crate) fn since(&self, number: u64, max: usize) -> EntriesSince {
         let entries = self.lock();
         let oldest = entries.front().map_or(self.latest() + 1, |entry| entry.number);
         let missed = oldest.saturating_sub(number + 1);
         let skipped = entries.partition_point(|entry| entry.number <= number);
-        Since { missed, entries: entries.iter().skip(skipped).take(max).cloned().collect() }
+        EntriesSince { missed, entries: entries.iter().skip(skipped).take(max).cloned().collect() }
     }
 
     /// The name of an entry for readers who come back.
@@ -134,12 +134,12 @@ mod tests {
     fn journal_of(count: usize) -> Journal {
         let journal = Journal::new();
         for _ in 0..count {
-            journal.add("report", What { kind: "test", ..What::default() });
+            journal.add("report", EntryDetails { kind: "test", ..EntryDetails::default() });
         }
         journal
     }
 
-    fn numbers(since: &Since) -> Vec<u64> {
+    fn numbers(since: &EntriesSince) -> Vec<u64> {
         since.entries.iter().map(|entry| entry.number).collect()
     }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn the_words_of_others_stay_one_line() {
         let journal = Journal::new();
-        journal.add("report", What { text: "a\nb".repeat(400), ..What::default() });
+        journal.add("report", EntryDetails { text: "a\nb".repeat(400), ..EntryDetails::default() });
         let text = &journal.since(0, 1).entries[0].what.text;
         assert!(text.starts_with("a\u{fffd}b") && text.chars().count() == TEXT_LEN_MAX);
     }

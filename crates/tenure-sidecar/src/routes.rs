@@ -18,7 +18,7 @@ use crate::sidecar::Shared;
 use crate::terms::{TermRecord, terms};
 use crate::timestamp::Timestamp;
 use crate::view::{HealthStatus, Overview, Standby, health, resource, standby, whole_ms};
-use crate::watched::{HISTORY_READ_MAX, Own, Watched};
+use crate::watched::{HISTORY_READ_MAX, OwnState, Watched};
 use crate::{clock, events, metrics, operate, page};
 
 /// The largest body that a request may have, in bytes: a name fits many times.
@@ -163,7 +163,7 @@ fn leading(watched: &Watched) -> Leading {
         },
         None => {
             // Nor is it this instance that leads instead, should its term begin just now.
-            let own = Own { leads: false, ..watched.own() };
+            let own = OwnState { leads: false, ..watched.own() };
             let leader = watched.known_leader(&watched.seen(), &own);
             let leader = leader.map(|leader| leader.id.to_string());
             let (token, valid_for_ms, remaining_ms) = (None, None, None);

@@ -134,7 +134,7 @@ pub(crate) enum Reach {
 
 /// This instance's state, read once so that one answer does not contradict itself.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct OwnState {
     /// `None` where it only observes.
     pub(crate) status: Option<Status>,
     /// Whether it leads and work may begin. The one judgement that all answers and metrics share:
@@ -142,7 +142,7 @@ pub(crate) struct Own {
     pub(crate) leads: bool,
 }
 
-impl Own {
+impl OwnState {
     /// The term that it holds without leading, until it is released or runs out.
     pub(crate) fn ending(&self) -> Option<&Status> {
         self.status.as_ref().filter(|status| status.token.is_some() && !self.leads)
@@ -218,16 +218,16 @@ impl Watched {
     }
 
     /// This instance's state now.
-    pub(crate) fn own(&self) -> Own {
+    pub(crate) fn own(&self) -> OwnState {
         let is_leader = self.election.as_ref().is_some_and(Election::is_leader);
         let status = self.status();
         let leads = is_leader && status.as_ref().is_some_and(|status| status.token.is_some());
-        Own { status, leads }
+        OwnState { status, leads }
     }
 
     /// Who leads as far as is known: this instance knows of itself without asking, so that no look
     /// can name it while it does not lead.
-    pub(crate) fn known_leader(&self, seen: &Seen, own: &Own) -> Option<tenure::SeenLeader> {
+    pub(crate) fn known_leader(&self, seen: &Seen, own: &OwnState) -> Option<tenure::SeenLeader> {
         if let Some(status) = own.status.as_ref().filter(|_| own.leads) {
             let (id, token) = (status.id.clone(), status.token?);
             return Some(tenure::SeenLeader { id, token: Some(token), foreign: false });
@@ -315,6 +315,8 @@ impl Watched {
         };
         let own_unanswered = self.status().map_or(0, |status| status.counts.unanswered);
         self.seen.send_modify(|seen| match looked {
+            // Whoever asks for the status looks as well: a look that began later was answered.
+            _ if seen.looked_at > Some(began_at) => {}
             Ok(observation) => {
                 seen.own_unanswered = own_unanswered;
                 let token = observation.leadership.leader().map(|leader| leader.token);
@@ -471,7 +473,94 @@ fn promise_max(timing: &Timing) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::TimingSettings;
+    use tenure::backend::{Backend, Calling, Subscription};
+    use tenure::{MemoryBackend, Tenure};
+    use tenure_core::protocol::{Call, Request};
+    use tenure_core::{Resource, StoreError, TimingSettings};
+    use tokio::sync::oneshot;
+
+    /// A store whose answer to one look is on its way for long.
+    #[derive(Debug)]
+    struct Late {
+        store: MemoryBackend,
+        /// What the next look waits for: its answer comes then, or never.
+        held: Mutex<Option<oneshot::Receiver<Result<(), StoreError>>>>,
+    }
+
+    impl Late {
+        fn hold(&self) -> oneshot::Sender<Result<(), StoreError>> {
+            let (release, held) = oneshot::channel();
+            *self.held.lock().unwrap() = Some(held);
+            release
+        }
+    }
+
+    impl Backend for Late {
+        fn call(&self, call: Call) -> Calling {
+            let is_look = matches!(call.request, Request::Observe { .. });
+            let held = self.held.lock().unwrap().take_if(|_| is_look);
+            let calling = self.store.call(call);
+            Box::pin(async move {
+                let answer = calling.await;
+                match held {
+                    Some(held) => held.await.unwrap().and(answer),
+                    None => answer,
+                }
+            })
+        }
+
+        fn subscribe(&self, resource: &Resource) -> Subscription {
+            self.store.subscribe(resource)
+        }
+
+        fn connection(&self) -> watch::Receiver<Connection> {
+            self.store.connection()
+        }
+
+        fn describe(&self) -> String {
+            "a store that is late".to_owned()
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_look_that_is_answered_late_does_not_take_the_place_of_a_later_one() {
+        const NAME: &str = "job";
+        for came_late in [Ok(()), Err(StoreError::timed_out(Duration::from_secs(5)))] {
+            let store = MemoryBackend::new();
+            let late = Arc::new(Late { store: store.clone(), held: Mutex::default() });
+            let client = |name: &str, backend| {
+                Tenure::builder().instance(name).backend(backend).fresh_store(true).connect()
+            };
+            let ada = client("ada", Arc::new(store.clone()) as Arc<dyn Backend>).await.unwrap();
+            let bob = client("bob", Arc::new(store) as Arc<dyn Backend>).await.unwrap();
+            let eve = client("eve", Arc::clone(&late) as Arc<dyn Backend>).await.unwrap();
+            let on_ada = ada.election(NAME).start().await.unwrap();
+            let term = on_ada.wait_for_leadership().await.unwrap();
+            let watched = Arc::new(Watched::new(eve.observe(NAME).unwrap(), None));
+            watched.look().await;
+            let leader = || watched.seen().leader().unwrap().id.name().to_owned();
+            assert_eq!(leader(), "ada");
+
+            let release = late.hold();
+            let first = tokio::spawn({
+                let watched = Arc::clone(&watched);
+                async move { watched.look().await }
+            });
+            testkit::wait_until("the look is under way", testkit::GENEROUS, || {
+                late.held.lock().unwrap().is_none()
+            });
+            drop(term);
+            ada.shutdown().await;
+            let standby = bob.election(NAME).start().await.unwrap();
+            let _next = standby.wait_for_leadership().await.unwrap();
+            watched.look().await;
+            assert_eq!(leader(), "bob");
+            release.send(came_late).unwrap();
+            first.await.unwrap();
+            assert_eq!(leader(), "bob", "as the later look showed");
+            assert_eq!(watched.seen().error, None, "the store answered since");
+        }
+    }
 
     #[test]
     fn a_promise_ends_before_work_is_cut_off() {

@@ -457,6 +457,12 @@ impl LockGuard {
         self.inner.remaining()
     }
 
+    /// Waits until the lock is not to be acted on any more; see
+    /// [`crate::LockGuard::wait_until_lost`].
+    pub fn wait_until_lost(&self) {
+        wait(self.inner.wait_until_lost());
+    }
+
     /// Why it was lost, once it was.
     pub fn lost_because(&self) -> Option<Reason> {
         self.inner.lost_because()

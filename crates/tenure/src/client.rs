@@ -103,6 +103,9 @@ impl Tenure {
     /// Stops all elections of this client and waits until their work has ended and the store has
     /// been told, if it answers. After that, no election can be started.
     pub async fn shutdown(&self) {
+        if self.client.check_process().is_err() {
+            return;
+        }
         // Closed first: whatever was begun before that is in the registry by now.
         self.client.inbox.close();
         let elections: Vec<_> = self.client.lock_registry().values().cloned().collect();
@@ -195,6 +198,8 @@ impl Client {
 
     /// The election of this client about `name`.
     pub(crate) fn election_of(&self, name: &str) -> Option<Arc<ElectionState>> {
+        // A forked child takes part in none, and the lock may have been held.
+        self.check_process().ok()?;
         let registry = self.lock_registry();
         let by_key = self.resource(name).ok().and_then(|resource| registry.get(resource.key()));
         by_key
@@ -316,6 +321,7 @@ impl Client {
     /// Waits on the client's clock, whatever runtime the caller lives in, if any. Fails when the
     /// client's thread ends meanwhile.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<(), Error> {
+        self.check_process()?;
         let (wake, woken) = oneshot::channel();
         let until = self.clock.now() + pause;
         self.inbox.request(Message::Sleep { until, wake })?;

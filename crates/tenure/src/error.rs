@@ -121,14 +121,3 @@ pub enum Error {
         limit: usize,
     },
 }
-
-#[cfg(feature = "redis")]
-impl From<crate::backend::redis::SurveyError> for Error {
-    fn from(error: crate::backend::redis::SurveyError) -> Self {
-        use crate::backend::redis::SurveyError;
-        match error {
-            SurveyError::Connect(error) => error.into(),
-            SurveyError::Store(error) => error.into(),
-        }
-    }
-}

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::Event;
 use tokio::sync::Notify;
 
+use crate::fork::Generation;
+
 /// How many events may wait for one listener. A program that is this far behind is stuck, and the
 /// newest events tell it more than the oldest.
 pub(crate) const EVENTS_QUEUED_MAX: usize = 1024;
@@ -18,6 +20,7 @@ pub(crate) const EVENTS_QUEUED_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Events {
     queue: Arc<EventQueue>,
+    born_in: Generation,
 }
 
 /// This many events were dropped because nobody read them.
@@ -30,7 +33,7 @@ pub struct Lagged {
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Events { queue: Arc::default() }
+        Events { queue: Arc::default(), born_in: Generation::current() }
     }
 
     pub(crate) fn queue(&self) -> &Arc<EventQueue> {
@@ -41,6 +44,9 @@ impl Events {
     /// stream continues with the oldest event that is left.
     pub async fn next(&mut self) -> Option<Result<Arc<Event>, Lagged>> {
         loop {
+            if !self.born_in.is_current() {
+                return None; // A forked child hears nothing of its parent.
+            }
             let filled = self.queue.filled.notified();
             match self.queue.take() {
                 Taken::Event(event) => return Some(Ok(event)),
@@ -53,6 +59,9 @@ impl Events {
 
     /// The next event, if one is waiting.
     pub fn try_next(&mut self) -> Option<Result<Arc<Event>, Lagged>> {
+        if !self.born_in.is_current() {
+            return None;
+        }
         match self.queue.take() {
             Taken::Event(event) => Some(Ok(event)),
             Taken::Lagged(lagged) => Some(Err(lagged)),
@@ -63,7 +72,10 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.queue.end();
+        // In a forked child the lock may have been held by the parent's thread.
+        if self.born_in.is_current() {
+            self.queue.end();
+        }
     }
 }
 

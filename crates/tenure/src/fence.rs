@@ -47,7 +47,7 @@ pub use self::value::{FencedError, FencedValue, FencedWrite};
 /// fence.admit(old)?;
 /// fence.admit(new)?;
 /// fence.admit(new)?; // the same leader may write again
-/// assert!(fence.admit(old).is_err()); // a leader of the past may not
+/// assert!(fence.admit(old).is_err()); // an earlier leader may not
 ///
 /// let stored = fence.to_string();
 /// let restored: Fence = stored.parse().unwrap();
@@ -99,11 +99,11 @@ impl FromStr for Fence {
     type Err = FenceParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.trim().parse()? {
+        match text.trim().parse().map_err(FenceFault::NotANumber)? {
             0 => Ok(Fence::new()),
             number => match Token::new(number) {
                 Some(highest) => Ok(Fence::restore(highest)),
-                None => Err(FenceParseError::TooLarge { number }),
+                None => Err(FenceFault::TooLarge { number }.into()),
             },
         }
     }
@@ -112,11 +112,14 @@ impl FromStr for Fence {
 /// Why a stored fence cannot be read. Do not replace it with a new one: that would admit earlier
 /// leaders again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FenceParseError {
+#[error(transparent)]
+pub struct FenceParseError(#[from] FenceFault);
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum FenceFault {
     /// The text is not a whole number.
     #[error("the stored fence is not a whole number: {0}")]
-    NotANumber(#[from] ParseIntError),
+    NotANumber(ParseIntError),
     /// The number is larger than any token.
     #[error("the stored fence {number} exceeds every token")]
     TooLarge {
@@ -208,10 +211,13 @@ mod tests {
     fn a_stored_fence_comes_back_or_says_why_not() {
         assert_eq!(" 17\n".parse::<Fence>(), Ok(Fence::restore(token(17))));
         assert_eq!(Fence::new().to_string().parse::<Fence>(), Ok(Fence::new()));
-        assert!(matches!("".parse::<Fence>(), Err(FenceParseError::NotANumber(_))));
-        assert!(matches!("-1".parse::<Fence>(), Err(FenceParseError::NotANumber(_))));
+        assert!(matches!("".parse::<Fence>(), Err(FenceParseError(FenceFault::NotANumber(_)))));
+        assert!(matches!("-1".parse::<Fence>(), Err(FenceParseError(FenceFault::NotANumber(_)))));
         let beyond = (Token::MAX.get() + 1).to_string();
-        assert!(matches!(beyond.parse::<Fence>(), Err(FenceParseError::TooLarge { .. })));
+        assert!(matches!(
+            beyond.parse::<Fence>(),
+            Err(FenceParseError(FenceFault::TooLarge { .. }))
+        ));
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod events;
 pub mod fence;
 mod fork;
 mod identity;
+mod latest;
 pub mod leader_only;
 mod listener;
 mod lock;

@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 
 use crate::events::{EventQueue, Taken};
+use crate::fork::Generation;
 
 /// How many listeners may be at work at the same time; more wait for a thread.
 const LISTENER_THREADS_MAX: usize = 64;
@@ -28,6 +29,7 @@ const THREAD_KEPT: Duration = Duration::from_secs(5);
 #[must_use = "dropping the handle unregisters the listener: keep it, or call `forever()`"]
 pub struct ListenerHandle {
     listener: Weak<Listener>,
+    born_in: Generation,
 }
 
 impl ListenerHandle {
@@ -39,7 +41,8 @@ impl ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if let Some(listener) = self.listener.upgrade() {
+        // In a forked child nothing is called, and locks may have been held.
+        if let Some(listener) = self.listener.upgrade().filter(|_| self.born_in.is_current()) {
             listener.unregister();
         }
     }
@@ -81,7 +84,8 @@ impl Listener {
             callback: Mutex::new(callback),
             pool: pool.scheduled.clone(),
         });
-        let handle = ListenerHandle { listener: Arc::downgrade(&listener) };
+        let (weak, born_in) = (Arc::downgrade(&listener), Generation::current());
+        let handle = ListenerHandle { listener: weak, born_in };
         (listener, handle)
     }
 

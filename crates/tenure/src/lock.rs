@@ -66,22 +66,10 @@ impl Lock {
         self
     }
 
-    /// How long before the end of the lease a holder is told that it is lost.
-    pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
-        self.config.stop_grace = Some(stop_grace);
-        self
-    }
-
     /// How long nobody gets the lock after its holder crashed, for resources that cannot check
     /// tokens.
     pub fn lock_delay(mut self, delay: Duration) -> Self {
         self.config.lock_delay = delay;
-        self
-    }
-
-    /// Declares that nobody has held this lock before, so that its first holder need not wait.
-    pub fn fresh_store(mut self, fresh_store: bool) -> Self {
-        self.config.fresh_store = fresh_store;
         self
     }
 
@@ -119,15 +107,21 @@ impl Lock {
     /// Like [`acquire`](Self::acquire), but fails after `limit` with [`Error::TimedOut`], which has
     /// the reason why the lock was not granted.
     pub async fn acquire_within(&self, limit: Duration) -> Result<LockGuard, Error> {
-        let election = self.take_part().await?;
-        let term =
-            election.wait_for_leadership_within(limit).await.map_err(|error| match error {
-                Error::TimedOut { waited, reason, .. } => {
-                    Error::TimedOut { what: "the grant of the lock", waited, reason }
-                }
-                other => other,
-            })?;
-        Ok(LockGuard::new(term.owning(election)))
+        let clock = &self.client.clock;
+        let given_up_at = clock.now() + limit;
+        let granted = async {
+            // An earlier hold of this client may have to be released first.
+            let election = self.client.within(limit, "release", self.take_part()).await?;
+            let left = clock.now().until(given_up_at);
+            let term = election.wait_for_leadership_within(left).await?;
+            Ok(LockGuard::new(term.owning(election)))
+        };
+        granted.await.map_err(|error| match error {
+            Error::TimedOut { reason, .. } => {
+                Error::TimedOut { what: "the grant of the lock", waited: limit, reason }
+            }
+            other => other,
+        })
     }
 
     async fn take_part(&self) -> Result<Election, Error> {
@@ -163,11 +157,6 @@ pub struct LockGuard {
 impl LockGuard {
     fn new(term: Term) -> Self {
         LockGuard { resource: term.resource().clone(), token: term.token(), term: Some(term) }
-    }
-
-    /// What is locked.
-    pub fn resource(&self) -> &Resource {
-        &self.resource
     }
 
     /// The number of this hold: a later one has a higher number, whoever holds. Send it with every
@@ -217,6 +206,9 @@ impl LockGuard {
     pub async fn release(&mut self) -> Result<(), Error> {
         let not_held = || Error::NotHeld { name: self.resource.name().to_owned() };
         let term = self.term.take().ok_or_else(not_held)?;
+        if !term.is_of_this_process() {
+            return Err(Error::Forked);
+        }
         let was_held = !term.is_stopping();
         term.resign().await;
         if was_held { Ok(()) } else { Err(not_held()) }

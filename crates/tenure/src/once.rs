@@ -337,7 +337,7 @@ struct Turn<'a> {
     was_answered: bool,
     was_tried: bool,
     /// Why nothing came of the last request or try, and which it was.
-    trouble: Option<(During, Trouble)>,
+    trouble: Option<(JobPhase, Trouble)>,
     /// A holder without expiry, and since when it was seen like that. Each try is an election of
     /// its own: only a run that remembers can tell that nobody is behind it.
     endless: Option<(InstanceId, Moment)>,
@@ -345,7 +345,7 @@ struct Turn<'a> {
 
 /// What was being done when something was in the way.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum During {
+enum JobPhase {
     /// Reading: what works says nothing about writing.
     Look,
     Lead,
@@ -416,11 +416,11 @@ impl<'a> Turn<'a> {
 
     /// Whether asking again may help. What is refused after it was accepted is what people have
     /// changed, and may put right; what is refused from the start stays refused.
-    fn may_pass(&self, error: &Error, during: Option<During>) -> bool {
+    fn may_pass(&self, error: &Error, phase: Option<JobPhase>) -> bool {
         let Error::Store(error) = error else { return false };
-        let was_accepted = match during {
-            Some(During::Look) => self.was_answered,
-            Some(During::Lead) => self.was_tried,
+        let was_accepted = match phase {
+            Some(JobPhase::Look) => self.was_answered,
+            Some(JobPhase::Lead) => self.was_tried,
             None => false,
         };
         let is_shut_out = || {
@@ -439,12 +439,12 @@ impl<'a> Turn<'a> {
                 let held = why_held(&answer.view);
                 let step = self.run.handle_answer(answer, false);
                 let held = held.filter(|_| step == JobStep::Wait).map(Trouble::Denied);
-                self.note(During::Look, held);
+                self.note(JobPhase::Look, held);
                 step
             }
             Err(error) => {
-                let may_answer = self.may_pass(&error, Some(During::Look));
-                self.note(During::Look, Some(Trouble::Failed(error)));
+                let may_answer = self.may_pass(&error, Some(JobPhase::Look));
+                self.note(JobPhase::Look, Some(Trouble::Failed(error)));
                 self.run.handle_unanswered(may_answer, false)
             }
         }
@@ -455,18 +455,18 @@ impl<'a> Turn<'a> {
         let election = self.job.election().endless_holder(self.endless.clone());
         match self.in_time(election.attempt()).await {
             Ok(Attempt::Granted(term)) => {
-                self.note(During::Lead, None);
+                self.note(JobPhase::Lead, None);
                 Ok(term)
             }
             Ok(Attempt::Denied(reason)) => {
                 self.was_tried = true;
                 let reason = self.looked_at(reason).await;
-                self.note(During::Lead, Some(Trouble::Denied(reason)));
+                self.note(JobPhase::Lead, Some(Trouble::Denied(reason)));
                 Err(self.run.handle_denied())
             }
             Err(error) => {
-                let may_answer = self.may_pass(&error, Some(During::Lead));
-                self.note(During::Lead, Some(Trouble::Failed(error)));
+                let may_answer = self.may_pass(&error, Some(JobPhase::Lead));
+                self.note(JobPhase::Lead, Some(Trouble::Failed(error)));
                 Err(self.run.handle_untried(may_answer))
             }
         }
@@ -512,10 +512,10 @@ impl<'a> Turn<'a> {
     /// Keeps why nothing came of it. Whoever waits says so when that changes.
     ///
     /// A look that works does not end trouble with a try: the store may still refuse all writes.
-    fn note(&mut self, during: During, trouble: Option<Trouble>) {
+    fn note(&mut self, phase: JobPhase, trouble: Option<Trouble>) {
         let before = self.trouble.as_ref();
-        let led_in_vain = before.is_some_and(|(earlier, _)| *earlier == During::Lead);
-        if trouble.is_none() && during == During::Look && led_in_vain {
+        let led_in_vain = before.is_some_and(|(earlier, _)| *earlier == JobPhase::Lead);
+        if trouble.is_none() && phase == JobPhase::Look && led_in_vain {
             return;
         }
         let told = before.and_then(|(_, trouble)| trouble.reason());
@@ -524,7 +524,7 @@ impl<'a> Turn<'a> {
         match trouble.as_ref().and_then(Trouble::reason) {
             _ if self.job.waits.is_none() => {}
             Some(Reason::Store(error))
-                if was_there && self.may_pass(&Error::Store(error.clone()), Some(during)) =>
+                if was_there && self.may_pass(&Error::Store(error.clone()), Some(phase)) =>
             {
                 tracing::warn!(
                     target: "tenure", resource = name, detail = %error, "waiting for the store"
@@ -545,7 +545,7 @@ impl<'a> Turn<'a> {
             }
             _ => {}
         }
-        self.trouble = trouble.map(|trouble| (during, trouble));
+        self.trouble = trouble.map(|trouble| (phase, trouble));
     }
 
     /// What is said where nobody led here.

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use tenure_core::SeenLeader;
 use tenure_core::protocol::{Member, Outcome, Request, ServerTime, WishKind};
-use tenure_core::timing::{TTL_DEFAULT, TTL_MAX};
+use tenure_core::timing::{TTL_DEFAULT, TTL_MAX, duration_text};
 
 use crate::Error;
 use crate::backend::Subscription;
-use crate::config::format_duration;
 use crate::observe::{Leadership, Observation, Observer, Vacancy, unexpected};
 
 /// How long a wish stands at least and at most: a few renewals of the leader.
@@ -104,7 +103,7 @@ impl Observer {
     /// [`Election::stand_back`](crate::Election::stand_back).
     pub async fn pause(&self, lasts: Duration) -> Result<(), Error> {
         if lasts.is_zero() || lasts > PAUSE_MAX {
-            let [lasts, most] = [lasts, PAUSE_MAX].map(format_duration);
+            let [lasts, most] = [lasts, PAUSE_MAX].map(duration_text);
             let why = format!("{lasts} is not a valid pause: choose one of at most {most}");
             return Err(Error::Setting { setting: "pause", why });
         }
@@ -135,7 +134,7 @@ impl Observer {
             let why = format!(
                 "{name:?} is held by {holder}, which another program wrote, so whether it still \
                  works is not known: if it is gone, force it (--force); nobody leads for {} then",
-                crate::config::format_duration(quarantine)
+                duration_text(quarantine)
             );
             return Err(Error::Refused { why });
         }

@@ -13,7 +13,7 @@ use tenure_core::{
     Event, EventKind, HandOverOutcome, InstanceId, Moment, Reason, Resource, Role, Settings,
     Timing, Token,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::backend::Backend;
@@ -23,6 +23,7 @@ use crate::deadlines::Deadlines;
 use crate::driver::{Inbox, Message};
 use crate::events::EventQueue;
 use crate::fork::Generation;
+use crate::latest::Latest;
 use crate::listener::Listener;
 use crate::status::Status;
 use crate::term::{Phase, TermState};
@@ -42,7 +43,7 @@ pub(crate) struct ElectionState {
     /// Until when new work may begin, in nanoseconds on the local clock.
     leads_until: AtomicU64,
     cell: Mutex<TermCell>,
-    pub(crate) status: watch::Sender<Status>,
+    pub(crate) status: Arc<Latest<Status>>,
     subscribers: Mutex<Vec<Subscriber>>,
     wishes: Mutex<Wishes>,
     stops: AtomicBool,
@@ -131,7 +132,7 @@ impl ElectionState {
             born_in: Generation::current(),
             leads_until: AtomicU64::new(NOT_LEADING),
             cell: Mutex::default(),
-            status: watch::Sender::new(status),
+            status: Arc::new(Latest::new(status)),
             subscribers: Mutex::default(),
             wishes: Mutex::default(),
             stops: AtomicBool::new(false),
@@ -151,15 +152,18 @@ impl ElectionState {
             && self.clock.now() < Moment::from_nanos(until)
     }
 
+    /// Fails in a forked child, which has no driver: whatever it waited for would never come.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        if self.born_in.is_current() { Ok(()) } else { Err(Error::Forked) }
+    }
+
     pub(crate) fn status_now(&self) -> Status {
         if !self.born_in.is_current() {
             // The lock may have been held when the process was forked; nobody will let go of it.
             let (resource, id) = (self.resource.clone(), self.id.clone());
-            let mut status = Status::starting(resource, id, self.timing, true);
-            (status.role, status.reason) = (Role::Stopped, Reason::Stopped);
-            return status;
+            return Status::in_forked_child(resource, id, self.timing);
         }
-        self.status.borrow().clone().at(self.clock.now())
+        self.status.read().clone().at(self.clock.now())
     }
 
     /// The open term with one more guard on it, unless work under it has to stop.
@@ -283,6 +287,9 @@ impl ElectionState {
 
     /// Tells the driver what is wanted. Never waits.
     pub(crate) fn wish(&self, change: impl FnOnce(&mut Wishes)) {
+        if !self.born_in.is_current() {
+            return;
+        }
         let mut wishes = self.lock_wishes();
         change(&mut wishes);
         let first = !std::mem::replace(&mut wishes.queued, true);
@@ -305,11 +312,12 @@ impl ElectionState {
     }
 
     pub(crate) fn has_stopped(&self) -> bool {
-        self.status.borrow().role == Role::Stopped
+        self.status.read().role == Role::Stopped
     }
 
     /// Waits on the client's clock. Fails when the client's thread ends meanwhile.
     pub(crate) async fn sleep(&self, pause: Duration) -> Result<(), Error> {
+        self.check_process()?;
         let (wake, woken) = oneshot::channel();
         let until = self.clock.now() + pause;
         self.inbox.request(Message::Sleep { until, wake })?;
@@ -317,9 +325,7 @@ impl ElectionState {
     }
 
     pub(crate) async fn stopped(&self) {
-        let mut status = self.status.subscribe();
-        // The sender lives in this very state, so the wait cannot fail.
-        let _ = status.wait_for(|status| status.role == Role::Stopped).await;
+        self.status.wait_for(|status| status.role == Role::Stopped).await;
     }
 
     pub(crate) fn subscribe(&self, queue: Arc<EventQueue>) {
@@ -331,6 +337,9 @@ impl ElectionState {
     }
 
     fn add_subscriber(&self, subscriber: Subscriber) {
+        if !self.born_in.is_current() {
+            return subscriber.end();
+        }
         let mut subscribers = self.lock_subscribers();
         if self.has_stopped() {
             return subscriber.end();
@@ -425,10 +434,11 @@ impl ElectionState {
         if let Some(term) = term {
             term.end(Reason::Stopped);
         }
-        self.status.send_modify(|status| {
+        self.status.update(|status| {
             (status.role, status.reason) = (Role::Stopped, Reason::Stopped);
             (status.token, status.ends_at) = (None, None);
             status.parting = false;
+            true
         });
         self.finish();
     }

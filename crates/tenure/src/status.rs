@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::protocol::Member;
-use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Timing, Token};
-use tokio::sync::watch;
-
 use crate::backend::Connection;
 use crate::clock::Clock;
+use crate::fork::Generation;
+use crate::latest::Latest;
+use tenure_core::protocol::Member;
+use tenure_core::{InstanceId, Moment, Reason, Resource, Role, SeenLeader, Timing, Token};
 
 /// The state of an election, as seen by this instance at one moment.
 #[derive(Clone, Debug)]
@@ -74,6 +74,12 @@ pub struct Counts {
 }
 
 impl Status {
+    /// That of a forked child: it takes part in nothing, whatever its parent does.
+    pub(crate) fn in_forked_child(resource: Resource, id: InstanceId, timing: Timing) -> Self {
+        let status = Status::starting(resource, id, timing, true);
+        Status { role: Role::Stopped, reason: Reason::Stopped, ..status }
+    }
+
     pub(crate) fn starting(
         resource: Resource,
         id: InstanceId,
@@ -143,21 +149,29 @@ fn is_same_company(one: &[Member], other: &[Member]) -> bool {
 /// Follows the status of an election. It has the latest state only and keeps no queue.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    receiver: watch::Receiver<Status>,
+    latest: Arc<Latest<Status>>,
     clock: Clock,
-    /// As last seen by whoever watches.
+    born_in: Generation,
+    /// As last seen by whoever watches, and its version.
     seen: Status,
+    seen_version: u64,
 }
 
 impl Watch {
-    pub(crate) fn new(receiver: watch::Receiver<Status>, clock: Clock) -> Self {
-        let seen = receiver.borrow().clone();
-        Watch { receiver, clock, seen }
+    pub(crate) fn new(latest: Arc<Latest<Status>>, clock: Clock) -> Self {
+        let seen_version = latest.version();
+        let seen = latest.read().clone();
+        Watch { latest, clock, born_in: Generation::current(), seen, seen_version }
     }
 
     /// The current status.
     pub fn status(&self) -> Status {
-        self.receiver.borrow().clone().at(self.clock.now())
+        if !self.born_in.is_current() {
+            // The lock may have been held when the process was forked.
+            let Status { resource, id, timing, .. } = &self.seen;
+            return Status::in_forked_child(resource.clone(), id.clone(), *timing);
+        }
+        self.latest.read().clone().at(self.clock.now())
     }
 
     /// Waits for a change since the last call and returns the status after it, or `None` once the
@@ -165,12 +179,15 @@ impl Watch {
     /// outage that goes on are not changes.
     pub async fn wait_for_change(&mut self) -> Option<Status> {
         loop {
-            let seen_last = !self.receiver.has_changed().ok()?;
-            if seen_last && self.receiver.borrow().role == Role::Stopped {
+            if !self.born_in.is_current() {
                 return None;
             }
-            self.receiver.changed().await.ok()?;
-            let status = self.receiver.borrow_and_update().clone();
+            let seen_last = self.latest.version() == self.seen_version;
+            if seen_last && self.latest.read().role == Role::Stopped {
+                return None;
+            }
+            self.seen_version = self.latest.changed_since(self.seen_version).await;
+            let status = self.latest.read().clone();
             if status.differs(&self.seen) {
                 self.seen.clone_from(&status);
                 return Some(status.at(self.clock.now()));

@@ -79,7 +79,13 @@ impl Term {
     /// Waits until a renewal is answered, refused or abandoned. To miss no change, call this first,
     /// then read [`ends_at`](Self::ends_at), then await.
     pub fn wait_for_renewal(&self) -> impl Future<Output = ()> + '_ {
-        self.term.renewal_settled()
+        // Begun here: what is settled before it is awaited counts.
+        let settled = self.term.renewal_settled();
+        async move {
+            if self.is_of_this_process() {
+                settled.await;
+            }
+        }
     }
 
     /// Whether the term may be acted on now. No I/O. Also `true` while work is stopping.
@@ -97,26 +103,43 @@ impl Term {
 
     /// Waits until work has to stop: the lease runs out, or the term is being released.
     pub async fn wait_until_stopping(&self) {
-        self.term.reaches(Phase::Stopping).await;
+        self.reaches(Phase::Stopping).await;
     }
 
     /// Waits until work that is still running is cut off: a moment before its grace is over.
     pub async fn wait_until_cut_off(&self) {
-        self.term.reaches(Phase::CutOff).await;
+        self.reaches(Phase::CutOff).await;
     }
 
     /// Waits until the term is over.
     pub async fn wait_until_over(&self) {
-        self.term.reaches(Phase::Over).await;
+        self.reaches(Phase::Over).await;
+    }
+
+    /// Whether the term was granted to this process, not to the one that it was forked from.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.election.check_process().is_ok()
+    }
+
+    /// A forked child has no term, and nobody to tell it so.
+    async fn reaches(&self, phase: Phase) {
+        if self.is_of_this_process() {
+            self.term.reaches(phase).await;
+        }
     }
 
     /// Why work has to stop, once it has to.
     pub fn stop_reason(&self) -> Option<Reason> {
-        self.term.stop_reason.get().cloned()
+        self.term.stop_reason.get().map(|reason| Reason::clone(reason))
     }
 
     /// A token that is cancelled when work has to stop.
     pub fn cancellation(&self) -> CancellationToken {
+        if !self.is_of_this_process() {
+            let cancelled = CancellationToken::new();
+            cancelled.cancel();
+            return cancelled;
+        }
         self.term.cancellation()
     }
 
@@ -153,6 +176,10 @@ impl Term {
     /// Releases the term and waits until the store has confirmed it, if it answers. Waits for other
     /// guards of the same term within the stop grace.
     pub async fn resign(self) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        self.stop_owned();
         let (election, token, owner) = self.into_parts();
         match owner {
             Some(owner) => owner.stop().await,
@@ -175,6 +202,14 @@ impl Term {
         handed
     }
 
+    /// Has the election stopped that is there for this guard alone: before the guard is gone, so
+    /// that nothing contends in between.
+    fn stop_owned(&self) {
+        if let Some(owner) = &self.owner {
+            owner.state().stop();
+        }
+    }
+
     /// Drops the guard and keeps what goes on after it.
     fn into_parts(mut self) -> (Arc<ElectionState>, Token, Option<Election>) {
         (Arc::clone(&self.election), self.token(), self.owner.take())
@@ -183,14 +218,15 @@ impl Term {
 
 impl Drop for Term {
     fn drop(&mut self) {
+        if self.is_of_this_process() {
+            self.stop_owned();
+        }
         self.election.leave_term();
     }
 }
 
 pub(crate) async fn wait_until_given_up(election: &ElectionState, token: Token) {
-    let mut status = election.status.subscribe();
-    // The sender lives in the state, so the wait cannot fail.
-    let _ = status.wait_for(|status| status.token != Some(token) && !status.parting).await;
+    election.status.wait_for(|status| status.token != Some(token) && !status.parting).await;
 }
 
 /// How long before the end of its grace work is cut off at the most.
@@ -219,7 +255,7 @@ pub(crate) struct TermState {
     cuts_off_at: AtomicU64,
     phase_changed: Notify,
     renewal_settled: Notify,
-    stop_reason: OnceLock<Reason>,
+    stop_reason: OnceLock<Box<Reason>>,
     /// Made only for those who ask: most work never does.
     cancellation: OnceLock<CancellationToken>,
 }
@@ -262,7 +298,7 @@ impl TermState {
     }
 
     pub(crate) fn stop(&self, reason: Reason) {
-        let _ = self.stop_reason.set(reason);
+        let _ = self.stop_reason.set(Box::new(reason));
         self.advance(Phase::Stopping);
     }
 
@@ -271,7 +307,7 @@ impl TermState {
     }
 
     pub(crate) fn end(&self, reason: Reason) {
-        let _ = self.stop_reason.set(reason);
+        let _ = self.stop_reason.set(Box::new(reason));
         self.invalidate();
         self.advance(Phase::Over);
     }

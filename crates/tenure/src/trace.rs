@@ -15,7 +15,7 @@ use crate::state::ElectionState;
 
 /// What the log must know of an election beside its state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Circumstances {
+pub(crate) struct LogContext {
     /// A single try: what goes as planned is no news, for somebody may make one every second.
     pub(crate) is_single: bool,
     /// Trouble with the store that was told and is not over yet.
@@ -46,7 +46,7 @@ impl Trouble {
     }
 }
 
-impl Circumstances {
+impl LogContext {
     /// Whether a reason tells of trouble that the log does not have yet.
     fn is_news(&self, reason: &Reason) -> bool {
         Trouble::of(reason) > self.trouble
@@ -55,8 +55,8 @@ impl Circumstances {
 
 /// News of an election, or of a single try, which is worth less.
 macro_rules! news {
-    ($circumstances:expr, $($rest:tt)+) => {
-        match $circumstances.is_single {
+    ($context:expr, $($rest:tt)+) => {
+        match $context.is_single {
             true => tracing::debug!(target: "tenure", $($rest)+),
             false => tracing::info!(target: "tenure", $($rest)+),
         }
@@ -64,35 +64,35 @@ macro_rules! news {
 }
 
 /// Writes an event to the log, if it is of interest there.
-pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumstances) {
+pub(crate) fn log(state: &ElectionState, event: &Event, context: LogContext) {
     let resource = state.resource.name();
     let id = state.id.as_str();
     match &event.kind {
         EventKind::Acquired { token, .. } => {
             let token = token.get();
-            let reason = if state.status.borrow().enabled { "granted" } else { "disabled" };
-            news!(circumstances, resource, id, role = "leader", token, reason, "leader: acquired");
+            let reason = if state.status.read().enabled { "granted" } else { "disabled" };
+            news!(context, resource, id, role = "leader", token, reason, "leader: acquired");
         }
         EventKind::Lost { token, reason } if reason.is_involuntary() => {
-            let (token, detail) = (token.get(), loss(state, reason, circumstances));
+            let (token, detail) = (token.get(), loss(state, reason, context));
             tracing::error!(target: "tenure", resource, id, role = "standby", token,
                 reason = reason.code(), %detail, "leader: lost");
         }
         EventKind::Lost { token, reason } => {
             let (token, code) = (token.get(), reason.code());
-            let is_down = matches!(state.status.borrow().connection, Connection::Down(_));
-            match is_down || circumstances.trouble.is_some() {
-                true => news!(circumstances, resource, id, role = "standby", token, reason = code,
+            let is_down = matches!(state.status.read().connection, Connection::Down(_));
+            match is_down || context.trouble.is_some() {
+                true => news!(context, resource, id, role = "standby", token, reason = code,
                     detail = %reason, "leader: stopped; without a store the lease ends by itself"),
-                false => news!(circumstances, resource, id, role = "standby", token, reason = code,
+                false => news!(context, resource, id, role = "standby", token, reason = code,
                     detail = %reason, "leader: released"),
             }
         }
         EventKind::StateChanged { from, to, reason } => {
-            log_role(state, (*from, *to), reason, circumstances);
+            log_role(state, (*from, *to), reason, context);
         }
         EventKind::Overrun { token } => {
-            let (token, role) = (token.get(), state.status.borrow().role.as_str());
+            let (token, role) = (token.get(), state.status.read().role.as_str());
             tracing::error!(target: "tenure", resource, id, role, token, reason = "overrun",
                 "work is still running at the end of its grace");
         }
@@ -106,7 +106,7 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
                 detail = %one_line(why), "hand-over refused");
         }
         // The line about the renewal that failed has it.
-        EventKind::Warning(text) if state.status.borrow().role == Role::Suspect => {
+        EventKind::Warning(text) if state.status.read().role == Role::Suspect => {
             tracing::debug!(target: "tenure", resource, id, detail = %one_line(text),
                 "renewal failed");
         }
@@ -119,9 +119,9 @@ pub(crate) fn log(state: &ElectionState, event: &Event, circumstances: Circumsta
 }
 
 /// Why a term was lost, with what kept its renewals from coming through.
-fn loss(state: &ElectionState, reason: &Reason, circumstances: Circumstances) -> String {
-    let status = state.status.borrow();
-    match (&status.warning, circumstances.trouble, reason) {
+fn loss(state: &ElectionState, reason: &Reason, context: LogContext) -> String {
+    let status = state.status.read();
+    match (&status.warning, context.trouble, reason) {
         (Some(why), Some(_), Reason::LeaseEnded | Reason::RenewalLate) => {
             format!("{reason}: {}", one_line(why))
         }
@@ -130,28 +130,23 @@ fn loss(state: &ElectionState, reason: &Reason, circumstances: Circumstances) ->
 }
 
 /// The beginning and the end of trouble; other changes of role are told by what they mean.
-fn log_role(
-    state: &ElectionState,
-    (from, to): (Role, Role),
-    reason: &Reason,
-    circumstances: Circumstances,
-) {
+fn log_role(state: &ElectionState, (from, to): (Role, Role), reason: &Reason, context: LogContext) {
     let (resource, id, role) = (state.resource.name(), state.id.as_str(), to.as_str());
     let (code, detail) = (reason.code(), reason);
     match (from, to) {
-        (_, Role::Suspect) if circumstances.is_news(reason) => {
-            let status = state.status.borrow();
+        (_, Role::Suspect) if context.is_news(reason) => {
+            let status = state.status.read();
             let detail = one_line(status.warning.as_deref().unwrap_or(code));
             tracing::warn!(target: "tenure", resource, id, role, reason = code, %detail,
                 "leader: renewal fails");
         }
-        (_, Role::Unknown) => log_trouble(state, reason, circumstances),
+        (_, Role::Unknown) => log_trouble(state, reason, context),
         (Role::Suspect, Role::Leader) => {
             tracing::info!(target: "tenure", resource, id, role, reason = code,
                 "leader: renewed again");
         }
         // Where somebody waits for another reason, or leads now, that is the line.
-        (Role::Unknown, Role::Standby) if circumstances.trouble.is_some() && !is_wait(reason) => {
+        (Role::Unknown, Role::Standby) if context.trouble.is_some() && !is_wait(reason) => {
             tracing::info!(target: "tenure", resource, id, role, reason = code, %detail,
                 "the store answers");
         }
@@ -163,11 +158,11 @@ fn log_role(
 }
 
 /// Trouble that keeps this instance from contending, unless the log has it.
-fn log_trouble(state: &ElectionState, reason: &Reason, circumstances: Circumstances) {
+fn log_trouble(state: &ElectionState, reason: &Reason, context: LogContext) {
     let (resource, id) = (state.resource.name(), state.id.as_str());
     let (code, detail) = (reason.code(), reason);
     // Whoever made a single try is told.
-    match circumstances.is_news(reason) && !circumstances.is_single {
+    match context.is_news(reason) && !context.is_single {
         true => tracing::warn!(target: "tenure", resource, id, role = "unknown", reason = code,
             %detail, "cannot contend"),
         false => tracing::debug!(target: "tenure", resource, id, role = "unknown", reason = code,
@@ -185,13 +180,13 @@ fn is_wait(reason: &Reason) -> bool {
 
 /// Why nobody leads here, told once for as long as the reason stays the same: an election that
 /// waits is silent otherwise, and somebody on call must not have to guess.
-pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, circumstances: Circumstances) {
+pub(crate) fn log_wait(state: &ElectionState, reason: &Reason, context: LogContext) {
     let (resource, id) = (state.resource.name(), state.id.as_str());
     let (code, detail) = (reason.code(), reason);
     match reason {
-        Reason::Store(_) => log_trouble(state, reason, circumstances),
+        Reason::Store(_) => log_trouble(state, reason, context),
         // Whoever made the try is told.
-        _ if circumstances.is_single => {
+        _ if context.is_single => {
             tracing::debug!(target: "tenure", resource, id, reason = code, %detail, "not granted");
         }
         Reason::Conflict(_) => {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redis::Connection;
 use tenure::backend::Connection as Link;
-use tenure::backend::redis::REDIAL_WAIT_MAX;
 use tenure::{Election, Tenure};
+use tenure_redis::REDIAL_WAIT_MAX;
 use testkit::RedisServer;
 
 use crate::clock;

@@ -6,16 +6,16 @@
 //! ```
 
 mod args;
-mod book;
 mod bulk;
 mod client;
 mod clock;
+mod command_docs;
 mod connection;
-mod conversation;
 mod error;
 mod format;
 mod frame;
 mod interactive;
+mod logged_in;
 mod look;
 mod one_shot;
 mod progress;
@@ -28,9 +28,9 @@ use std::process::ExitCode;
 
 pub(crate) use args::Arguments;
 use client::{Client, Redirections, RequestOutcome};
-pub(crate) use conversation::Conversation;
 use error::ClientError;
 use format::Form;
+pub(crate) use logged_in::LoggedInConnection;
 use target::Target;
 
 /// Does what the words say; the exit code tells how it went.

@@ -24,9 +24,11 @@ impl Stream {
     /// Connects, within the target's patience.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
         let stream = match &target.place {
-            Endpoint::Tcp { host, port } => Self::Tcp(dial(host, *port, target.connect_within)?),
+            Endpoint::Tcp { host, port, tls: None } => {
+                Self::Tcp(dial(host, *port, target.connect_within)?)
+            }
             Endpoint::Unix { path } => Self::Unix(UnixStream::connect(path)?),
-            Endpoint::Tls { host, port, tls } => {
+            Endpoint::Tcp { host, port, tls: Some(tls) } => {
                 let socket = dial(host, *port, target.connect_within)?;
                 encrypt(host, tls, socket, target.connect_within)?
             }

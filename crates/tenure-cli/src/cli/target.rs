@@ -36,7 +36,7 @@ impl Target {
         if arguments.tls {
             place = encrypted(place, arguments)?;
         }
-        if matches!(&place, Endpoint::Tls { tls, .. } if tls.insecure) {
+        if matches!(&place, Endpoint::Tcp { tls: Some(tls), .. } if tls.insecure) {
             eprintln!(
                 "tenure cli: INSECURE: any certificate is accepted, so anybody on the network path \
                  can read and change everything; name the issuer with --cacert or ?ca=FILE"
@@ -68,9 +68,7 @@ impl Target {
     /// The place as nodes of a cluster know it.
     pub(super) fn node(&self) -> Node {
         match &self.place {
-            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port, .. } => {
-                Node { host: host.clone(), port: *port }
-            }
+            Endpoint::Tcp { host, port, .. } => Node { host: host.clone(), port: *port },
             Endpoint::Unix { .. } => Node { host: DEFAULT_HOST.to_owned(), port: DEFAULT_PORT },
         }
     }
@@ -78,16 +76,17 @@ impl Target {
     /// Another node of the cluster, reached in the same way.
     pub(super) fn move_to(&mut self, node: Node) {
         let Node { host, port } = node;
-        self.place = match &self.place {
-            Endpoint::Tls { tls, .. } => Endpoint::Tls { host, port, tls: tls.clone() },
-            _ => Endpoint::Tcp { host, port },
+        let tls = match &self.place {
+            Endpoint::Tcp { tls, .. } => tls.clone(),
+            Endpoint::Unix { .. } => None,
         };
+        self.place = Endpoint::Tcp { host, port, tls };
     }
 
     /// The place as the prompt shows it.
     pub(super) fn name(&self) -> String {
         match &self.place {
-            Endpoint::Tcp { .. } | Endpoint::Tls { .. } => self.node().to_string(),
+            Endpoint::Tcp { .. } => self.node().to_string(),
             Endpoint::Unix { path } => path.display().to_string(),
         }
     }
@@ -119,7 +118,7 @@ fn address(arguments: &Arguments) -> Result<(Endpoint, Login), ClientError> {
         _ => {
             let host = arguments.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned());
             let port = arguments.port.unwrap_or(DEFAULT_PORT);
-            Ok((Endpoint::Tcp { host, port }, Login::default()))
+            Ok((Endpoint::Tcp { host, port, tls: None }, Login::default()))
         }
     }
 }
@@ -133,8 +132,10 @@ fn encrypted(place: Endpoint, arguments: &Arguments) -> Result<Endpoint, ClientE
         insecure: arguments.insecure,
     };
     match place {
-        Endpoint::Tcp { host, port } => Ok(Endpoint::Tls { host, port, tls: files }),
-        Endpoint::Tls { .. } => {
+        Endpoint::Tcp { host, port, tls: None } => {
+            Ok(Endpoint::Tcp { host, port, tls: Some(files) })
+        }
+        Endpoint::Tcp { .. } => {
             Err(ClientError::Usage("--tls: rediss:// says so already; leave --tls out".into()))
         }
         Endpoint::Unix { .. } => {

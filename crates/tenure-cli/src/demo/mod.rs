@@ -28,7 +28,7 @@ use crate::clock;
 use crate::exit::{self, Failure};
 use crate::log_queue::{self, STDOUT};
 use crate::output::{duration, result, talk};
-use crate::own_program::own_program;
+use crate::own_program::{not_started_again, own_program};
 use crate::sidecar::{asked_to_end, runtime};
 
 const RESOURCE: &str = "nightly-report";
@@ -260,7 +260,7 @@ impl Stage {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| no(&error))?;
+            .map_err(|error| no(&not_started_again(error)))?;
         if let Some(output) = process.stdout.take() {
             let says = self.says.clone();
             tokio::spawn(async move {

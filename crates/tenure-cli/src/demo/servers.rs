@@ -16,7 +16,7 @@ use super::{PATIENCE, RESOURCE, Stage, gap_before, no};
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::duration;
-use crate::own_program::own_program;
+use crate::own_program::{not_started_again, own_program};
 
 /// Between two looks at a server.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ impl Part {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| no(&error))?;
+            .map_err(|error| no(&not_started_again(error)))?;
         Ok(Part { port, process })
     }
 }

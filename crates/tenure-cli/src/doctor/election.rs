@@ -26,7 +26,9 @@ impl ElectionFacts<'_> {
         if self.never_started() {
             let what = "nobody has ever taken part under this name".to_owned();
             let next = "check name, --prefix and --store; start a candidate with `tenure run`";
-            return vec![Finding::new(Code::NeverStarted, what, next)];
+            // What somebody else wrote into the record may be why.
+            let never_started = Finding::new(Code::NeverStarted, what, next);
+            return [never_started].into_iter().chain(self.warnings()).collect();
         }
         let mut found = Vec::new();
         found.extend(self.holder());
@@ -95,7 +97,9 @@ impl ElectionFacts<'_> {
             [] if !led => {
                 let what =
                     "no candidate has sent a heartbeat recently, so nobody can lead".to_owned();
-                Some(Finding::new(Code::NoCandidate, what, "start one with `tenure run`"))
+                let next = "start one with `tenure run`; nothing to do for a job of `tenure once`, \
+                            which takes part only while it runs";
+                Some(Finding::new(Code::NoCandidate, what, next))
             }
             [one] => {
                 let what = format!(
@@ -212,9 +216,9 @@ impl ElectionFacts<'_> {
     }
 
     fn warnings(&self) -> Vec<Finding> {
-        let each = |warning: &String| {
-            Finding::new(Code::StoreWarning, plain(warning), "see docs/acl.md for what is missing")
-        };
+        let next = "a right that is missing: see docs/acl.md; a key that another program wrote: \
+                    remove it, or choose another --key";
+        let each = |warning: &String| Finding::new(Code::StoreWarning, plain(warning), next);
         self.seen.warnings.iter().map(each).collect()
     }
 }

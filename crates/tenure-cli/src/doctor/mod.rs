@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         list(arguments.output);
         return Ok(ExitCode::SUCCESS);
     }
-    let config = store_options::load(arguments.store.loader()?)?;
+    let config = store_options::load_to_look(arguments.store.loader()?)?;
     let is_local = local::serves(&config);
     let mut names = arguments.names;
     if names.is_empty() {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use store_resp::Reply;
 use tenure::Resource;
 
-use crate::cli::Conversation;
+use crate::cli::LoggedInConnection;
 
 /// What elections call, as docs/acl.md lists it, each with words that fit: `K` stands for the key
 /// of the leader, `S` for one beside it, `C` for the channel.
@@ -73,7 +73,7 @@ pub(super) struct Rights {
 
 impl Rights {
     /// Asks about one election. Tells nothing where the server cannot tell: the election will.
-    pub(super) fn ask(store: &mut Conversation, election: &Resource, extras: Extras) -> Self {
+    pub(super) fn ask(store: &mut LoggedInConnection, election: &Resource, extras: Extras) -> Self {
         let needed = extras.needed();
         match store.ask(&["EVAL", &script(&needed, election), "0"]) {
             Ok(Reply::Array(lists)) => match lists.as_slice() {

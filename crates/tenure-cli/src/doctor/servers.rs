@@ -1,13 +1,13 @@
 //! Which servers stand behind an address, and what is wrong between them.
 
 use serde_json::{Value, json};
-use tenure::backend::QuorumBackend;
-use tenure::backend::redis::{
-    ClusterSurvey, RedisUrl, SentinelAnswer, SentinelSurvey, Shard, SurveyError, Topology,
-};
+use tenure::backend::redis::RedisUrl;
 use tenure::config::Config;
 use tenure::{Resource, StoreError, StoreErrorKind, Tenure, blocking};
-use tenure_redis::{dissenting_nodes, shared_ids};
+use tenure_redis::{
+    ClusterSurvey, SentinelAnswer, SentinelSurvey, Shard, SurveyError, Topology, dissenting_nodes,
+    shared_ids,
+};
 
 use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
@@ -92,9 +92,6 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
     let sample = Resource::with_prefix(&config.prefix, "doctor").map_err(tenure::Error::from)?;
     let sample = std::slice::from_ref(&sample);
     let held = if elections.is_empty() { sample } else { elections };
-    if let Some(Ok(nodes)) = QuorumBackend::nodes_of(url.reveal()) {
-        return Ok(nodes_of_quorum(nodes, held, &about));
-    }
     let topology = block_on(async { Ok(Topology::survey(url.reveal()).await) })?;
     match topology {
         Ok(Topology::One(url)) => {
@@ -109,10 +106,11 @@ pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examine
             };
             Ok(in_a_cluster(&survey, owners, elections, &about))
         }
+        Ok(Topology::Quorum(nodes)) => Ok(nodes_of_quorum(nodes, held, &about)),
         // Stores of other kinds have their own doctors; what is wrong with an address of ours is
         // told when it is connected to.
         Ok(_) | Err(SurveyError::Connect(_)) => Ok(Examined::default()),
-        Err(error) => Err(blame_on(&about, error.into())),
+        Err(SurveyError::Store(error)) => Err(blame_on(&about, error.into())),
     }
 }
 

@@ -10,7 +10,7 @@ use tenure::backend::redis::{Endpoint, Mode, RedisUrl};
 use super::finding::{Code, Finding};
 use super::replicas;
 use super::rights::{Extras, Rights};
-use crate::cli::Conversation;
+use crate::cli::LoggedInConnection;
 use crate::clock;
 use crate::output::plain;
 use tenure_redis::refusal_step;
@@ -85,7 +85,7 @@ impl StoreFacts {
         let mut facts = StoreFacts {
             host: host(&url.place).to_owned(),
             is_loopback: is_loopback(&url.place),
-            is_encrypted: matches!(url.place, Endpoint::Tls { .. }),
+            is_encrypted: matches!(url.place, Endpoint::Tcp { tls: Some(_), .. }),
             has_password: url.login.password.is_some(),
             user: url.login.user.clone().unwrap_or_else(|| "default".to_owned()),
             mode: url.mode,
@@ -96,7 +96,7 @@ impl StoreFacts {
             in_a_cluster: part == Part::Owner,
             is_strict: !matches!(url.mode, Mode::Available),
         };
-        let mut store = Conversation::open(url, ANSWER_TIMEOUT)?;
+        let mut store = LoggedInConnection::open(url, ANSWER_TIMEOUT)?;
         facts.info = info(&mut store)?;
         for name in ["maxmemory", "maxmemory-policy", "save", "appendonly"] {
             if let Some(value) = setting(&mut store, name) {
@@ -115,8 +115,8 @@ impl StoreFacts {
         Ok(facts)
     }
 
-    fn compare_clocks(&mut self, store: &mut Conversation) -> Result<(), String> {
-        let readings = |store: &mut Conversation| -> Vec<Reading> {
+    fn compare_clocks(&mut self, store: &mut LoggedInConnection) -> Result<(), String> {
+        let readings = |store: &mut LoggedInConnection| -> Vec<Reading> {
             (0..READINGS).filter_map(|_| Reading::take(store)).collect()
         };
         let begin = readings(store);
@@ -260,6 +260,12 @@ impl StoreFacts {
             seconds => format!("has not followed it for {seconds} s"),
         };
         let what = format!("its link to the primary at {} is down: it {since}", plain(&primary));
+        if self.info("tenure_master_link_stopped") == "1" {
+            let next = "see its log: it has refused data of the primary several times and asks for \
+                        no more. Do there what the log says, then run REPLICAOF with the same \
+                        address here";
+            return Some(Finding::new(Code::LinkDown, what, next));
+        }
         let next = "start the primary, check masterauth and the network between them, or promote \
                     this one with REPLICAOF NO ONE if the primary is gone for good";
         Some(Finding::new(Code::LinkDown, what, next))
@@ -368,7 +374,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(store: &mut Conversation) -> Option<Self> {
+    fn take(store: &mut LoggedInConnection) -> Option<Self> {
         let asked_at = clock::steady();
         let there = time(store)?;
         Some(Reading { asked_at, there, answered_at: clock::steady() })
@@ -404,19 +410,19 @@ pub(super) fn is_this_host(host: &str) -> bool {
 fn host(place: &Endpoint) -> &str {
     match place {
         Endpoint::Unix { .. } => "",
-        Endpoint::Tcp { host, .. } | Endpoint::Tls { host, .. } => host,
+        Endpoint::Tcp { host, .. } => host,
     }
 }
 
 /// What it tells about itself; nothing where the login may not ask.
-fn info(store: &mut Conversation) -> Result<BTreeMap<String, String>, String> {
+fn info(store: &mut LoggedInConnection) -> Result<BTreeMap<String, String>, String> {
     let Reply::Bulk(text) = store.ask(&["INFO"])? else { return Ok(BTreeMap::new()) };
     let text = String::from_utf8_lossy(&text);
     let fields = text.lines().filter_map(|line| line.split_once(':'));
     Ok(fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
 }
 
-fn setting(store: &mut Conversation, name: &str) -> Option<String> {
+fn setting(store: &mut LoggedInConnection, name: &str) -> Option<String> {
     match store.ask(&["CONFIG", "GET", name]).ok()? {
         Reply::Array(pair) => match pair.as_slice() {
             [_, Reply::Bulk(value)] => Some(String::from_utf8_lossy(value).into_owned()),
@@ -427,7 +433,7 @@ fn setting(store: &mut Conversation, name: &str) -> Option<String> {
 }
 
 /// The middle one of several: one slow answer is no slow store.
-fn round_trip(store: &mut Conversation) -> Result<Duration, String> {
+fn round_trip(store: &mut LoggedInConnection) -> Result<Duration, String> {
     let mut took = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {
         let asked_at = clock::steady();
@@ -439,7 +445,7 @@ fn round_trip(store: &mut Conversation) -> Result<Duration, String> {
 }
 
 /// Microseconds since 1970 by the store's clock.
-fn time(store: &mut Conversation) -> Option<u64> {
+fn time(store: &mut LoggedInConnection) -> Option<u64> {
     let Ok(Reply::Array(parts)) = store.ask(&["TIME"]) else { return None };
     let number = |part: &Reply| match part {
         Reply::Bulk(digits) => std::str::from_utf8(digits).ok()?.parse::<u64>().ok(),
@@ -453,7 +459,7 @@ const TOLD_ELSEWHERE: [&str; 8] =
     ["NOPERM", "NOAUTH", "READONLY", "MOVED", "ASK", "CLUSTERDOWN", "LOADING", "WRONGTYPE"];
 
 /// What the server says to a write that changes nothing: an update of a member that is not there.
-fn write_refusal(store: &mut Conversation, election: &Resource) -> Option<String> {
+fn write_refusal(store: &mut LoggedInConnection, election: &Resource) -> Option<String> {
     let key = election.side_key("doctor");
     match store.ask(&["ZADD", &key, "XX", "1", "doctor"]) {
         Ok(Reply::Error(text)) => {

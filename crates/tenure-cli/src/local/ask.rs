@@ -53,12 +53,14 @@ fn ask_within(stream: &mut UnixStream, words: &[&str], limit: Duration) -> io::R
     for word in words {
         request += &format!("${}\r\n{word}\r\n", word.len());
     }
-    stream.write_all(request.as_bytes())?;
+    // A store that takes no more clients says so and closes, often before it is asked anything:
+    // what it said is the answer, though the question could not be written.
+    let written = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
     let mut chunk = [0; 4096];
     while answer.len() <= ANSWER_LEN_MAX {
         match stream.read(&mut chunk)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            0 => return Err(written.err().unwrap_or(io::ErrorKind::UnexpectedEof.into())),
             len => answer.extend_from_slice(&chunk[..len]),
         }
         match ReplyParser.parse(&answer).map_err(io::Error::other)? {
@@ -93,4 +95,20 @@ pub(super) fn connections_so_far(stream: &mut UnixStream) -> io::Result<u64> {
 
 fn number(stream: &mut UnixStream, section: &str, field: &str) -> io::Result<u64> {
     info(stream, section, field)?.trim().parse().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_sends_a_client_away_unasked_has_answered() {
+        let (mut client, mut store) = UnixStream::pair().unwrap();
+        let said = "ERR max number of clients reached";
+        store.write_all(format!("-{said}\r\n").as_bytes()).unwrap();
+        drop(store);
+        assert_eq!(ask(&mut client, &["PING"]).unwrap(), Reply::Error(said.into()));
+        // One that ends says nothing.
+        assert_eq!(ask(&mut client, &["PING"]).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
 }

@@ -205,12 +205,12 @@ fn is_timeout(error: &io::Error) -> bool {
 
 /// A store that an earlier version started: it holds no lock in its data folder.
 #[derive(Debug)]
-pub(super) struct Earlier {
+pub(super) struct EarlierStore {
     pid: u32,
     socket: PathBuf,
 }
 
-impl Earlier {
+impl EarlierStore {
     fn found(self) -> Result<Found, Failure> {
         match greet(&self.socket, ANSWER_TIMEOUT, is_of_user) {
             Ok(()) => Ok(Found::Running(self.socket)),
@@ -227,7 +227,7 @@ impl Earlier {
 
 /// The process that serves this folder, found by its words and its working folder. Its own
 /// environment says where its socket is.
-fn of_earlier_version(state: &Path) -> Option<Earlier> {
+fn of_earlier_version(state: &Path) -> Option<EarlierStore> {
     // Earlier versions left a file here for as long as the store ran.
     if !state.join("running").is_file() {
         return None;
@@ -241,7 +241,7 @@ fn of_earlier_version(state: &Path) -> Option<Earlier> {
             return None;
         }
         (fs::read_link(process.join("cwd")).ok()? == state)
-            .then(|| Earlier { pid, socket: earlier_socket(&process, user) })
+            .then(|| EarlierStore { pid, socket: earlier_socket(&process, user) })
     })
 }
 

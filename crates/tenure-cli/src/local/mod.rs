@@ -45,8 +45,8 @@ use self::peer::has_locked;
 use self::place::{DataFolder, LOCK_FILE, check_owner, ignored_variable, unusable};
 use crate::clock;
 use crate::exit::{self, Failure};
-use crate::output::{OutputOptions, plain, result, talk};
-use crate::own_program::{is_own_program, own_program};
+use crate::output::{OutputOptions, plain, plain_up_to, result, talk};
+use crate::own_program::{is_own_program, not_started_again, own_program};
 use crate::run::duration;
 use crate::run::mark::{MARK, OUTER_MARKS};
 
@@ -113,8 +113,12 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(arguments) => status(&DataFolder::of_user()?, arguments.output),
         Command::Start(arguments) => {
             let place = DataFolder::prepared()?;
-            if let Found::Silent(silence) = find_within(&place, UNTOLD_MAX)? {
-                talk(&format!("{silence}: waiting for it"));
+            match find_within(&place, UNTOLD_MAX)? {
+                Found::Silent(silence) => talk(&format!("{silence}: waiting for it")),
+                Found::Running(_) if duration(IDLE_DEFAULT) != Ok(arguments.idle) => {
+                    talk("it runs already, so --idle changes nothing: `tenure local stop` first");
+                }
+                Found::Running(_) | Found::Absent { .. } => {}
             }
             let limit = arguments.within.unwrap_or(TURN_TIMEOUT);
             let started = ensure(&place, arguments.idle, limit);
@@ -136,9 +140,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
 /// it is none of the commands that help, manual and completions show.
 pub(crate) fn serve() -> Result<ExitCode, Failure> {
     close_inherited();
-    let mut words = std::env::args().skip_while(|word| word != "--idle").skip(1);
-    let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.to_owned());
-    let idle = duration(&idle).map_err(Failure::usage)?;
+    let mut words = std::env::args_os().skip_while(|word| word != "--idle").skip(1);
+    let idle = words.next().unwrap_or_else(|| IDLE_DEFAULT.into());
+    let idle = duration(&idle.to_string_lossy()).map_err(Failure::usage)?;
     let served = DataFolder::prepared().and_then(|place| store::serve(&place, idle));
     // Whoever started it hears this on its stderr, and the log keeps it.
     served.inspect_err(|failure| store::log(LogLevel::Warning, &failure.message))?;
@@ -261,14 +265,14 @@ fn start_apart(limit: Duration, tell: impl FnOnce()) -> Result<Option<PathBuf>, 
     // Told here rather than there: in one line, with the code of its own.
     let place = DataFolder::prepared()?;
     let failed = |error: io::Error| not_started(&place, &error);
-    let within = tenure::config::format_duration(limit.max(LOOK_EVERY));
+    let within = tenure_core::timing::duration_text(limit.max(LOOK_EVERY));
     let mut starter = as_nobodys(&mut Process::new(own_program()))
         .args(["local", "start", "--within", &within])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(failed)?;
+        .map_err(|error| failed(not_started_again(error)))?;
     let told_at = clock::steady() + UNTOLD_MAX;
     let mut tell = Some(tell);
     // What it says is a line or two, for which a pipe has room.
@@ -388,7 +392,7 @@ fn spawn(place: &DataFolder, idle: Duration) -> io::Result<(std::process::Child,
         fs::rename(place.log(), place.old_log())?;
     }
     let log = File::options().create(true).append(true).open(place.log())?;
-    let idle = tenure::config::format_duration(idle);
+    let idle = tenure_core::timing::duration_text(idle);
     let (said, stderr) = io::pipe()?;
     let child = as_nobodys(&mut Process::new(own_program()))
         .args(["local", "serve", LOCKED, "--idle", &idle])
@@ -396,7 +400,8 @@ fn spawn(place: &DataFolder, idle: Duration) -> io::Result<(std::process::Child,
         .stdin(Stdio::null())
         .stderr(stderr)
         .stdout(log)
-        .spawn()?;
+        .spawn()
+        .map_err(not_started_again)?;
     Ok((child, said))
 }
 
@@ -409,7 +414,9 @@ fn last_words(said: io::PipeReader) -> Option<String> {
     said.take(LAST_WORDS_LEN_MAX).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().rfind(|line| !line.trim().is_empty())?;
-    Some(plain(line.strip_prefix("tenure: ").unwrap_or(line)))
+    let line = line.strip_prefix("tenure: ").unwrap_or(line);
+    // What to do comes last.
+    Some(plain_up_to(line.len(), line))
 }
 
 fn stop(place: &DataFolder, force: bool) -> Result<ExitCode, Failure> {

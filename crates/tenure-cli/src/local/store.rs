@@ -53,7 +53,7 @@ pub(super) fn serve(place: &DataFolder, idle: Duration) -> Result<(), Failure> {
         // Whoever started it has heard enough; from here on the log alone is told.
         let _ = rustix::stdio::dup2_stderr(io::stdout());
         let why = session.serve_while_used(&owner, &ends, idle).map_err(failed)?;
-        if why == Why::Replaced {
+        if why == SessionEnd::Replaced {
             // Nothing is written any more: what has the folder's name may belong to another store.
             log(LogLevel::Warning, "The data folder was moved or removed: stopping at once");
             std::process::exit(i32::from(exit::NO));
@@ -61,9 +61,13 @@ pub(super) fn serve(place: &DataFolder, idle: Duration) -> Result<(), Failure> {
         session.server.stopper().stop();
         session.server.wait().map_err(failed)?;
         match why {
-            Why::Hidden => log(LogLevel::Warning, "The socket was removed: creating it again"),
+            SessionEnd::Hidden => {
+                log(LogLevel::Warning, "The socket was removed: creating it again")
+            }
             // Somebody may need it whom it could not see: one that is about to connect, or stopped.
-            Why::Signal | Why::Unused => return owner.leave(&LockRecord::Ended).map_err(failed),
+            SessionEnd::Signal | SessionEnd::Unused => {
+                return owner.leave(&LockRecord::Ended).map_err(failed);
+            }
             _ => return owner.leave(&LockRecord::Stopped).map_err(failed),
         }
     }
@@ -211,7 +215,7 @@ fn bar_earlier_versions(place: &DataFolder) -> io::Result<()> {
 
 /// Why a server is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum SessionEnd {
     /// A signal.
     Signal,
     /// The server has ended by itself: a client said SHUTDOWN.
@@ -235,7 +239,11 @@ struct Session {
 
 impl Session {
     /// Starts a server at the best place for a socket, and says where that is.
-    fn start(owner: &mut Owner<'_>, number: u64, end: &Sender<Why>) -> Result<Self, Failure> {
+    fn start(
+        owner: &mut Owner<'_>,
+        number: u64,
+        end: &Sender<SessionEnd>,
+    ) -> Result<Self, Failure> {
         let failed = |why: String| Failure::new(exit::NO, format!("local store: {why}"));
         let mut refused = "no place for a socket: set XDG_STATE_HOME to a shorter path".to_owned();
         for socket in owner.place.sockets() {
@@ -270,9 +278,9 @@ impl Session {
     fn serve_while_used(
         &self,
         owner: &Owner<'_>,
-        ends: &Receiver<Why>,
+        ends: &Receiver<SessionEnd>,
         idle: Duration,
-    ) -> io::Result<Why> {
+    ) -> io::Result<SessionEnd> {
         let mut ear = self.server.connect()?;
         let mut come = connections_so_far(&mut ear)?;
         let look_every = (idle / LOOKS_PER_IDLE).min(LOOK_EVERY_MAX);
@@ -280,16 +288,16 @@ impl Session {
         for look in 1_u64.. {
             match ends.recv_timeout(look_every) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(Why::Signal),
+                Err(RecvTimeoutError::Disconnected) => return Ok(SessionEnd::Signal),
                 // The end of a server before this one.
-                Ok(Why::Gone { number }) if number != self.number => {}
-                Ok(why) => return Ok(if owner.is_in_place() { why } else { Why::Replaced }),
+                Ok(SessionEnd::Gone { number }) if number != self.number => {}
+                Ok(why) => return Ok(if owner.is_in_place() { why } else { SessionEnd::Replaced }),
             }
             if !owner.is_in_place() {
-                return Ok(Why::Replaced);
+                return Ok(SessionEnd::Replaced);
             }
             if id_of(&self.socket).ok() != Some(self.socket_id) {
-                return Ok(Why::Hidden);
+                return Ok(SessionEnd::Hidden);
             }
             owner.tell_again();
             if look.is_multiple_of(LOOKS_PER_TRACE) {
@@ -304,10 +312,10 @@ impl Session {
             }
             if quiet_for >= idle && self.may_leave(owner, &mut ear, come) {
                 log(LogLevel::Notice, "No connections for a while: stopping");
-                return Ok(Why::Unused);
+                return Ok(SessionEnd::Unused);
             }
         }
-        Ok(Why::Unused)
+        Ok(SessionEnd::Unused)
     }
 
     /// Hides the socket, so that nobody new comes in, and looks once more. Somebody who came at the
@@ -353,23 +361,23 @@ fn id_of(socket: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(socket).map(|found| (found.dev(), found.ino()))
 }
 
-fn heed_signals(end: Sender<Why>) -> io::Result<()> {
+fn heed_signals(end: Sender<SessionEnd>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     crate::file_limit::fail_writes_beyond_it()?;
     std::thread::spawn(move || {
         for _ in signals.forever() {
-            let _ = end.send(Why::Signal);
+            let _ = end.send(SessionEnd::Signal);
         }
     });
     Ok(())
 }
 
 /// A connection that ends tells that the server has: nobody else ends this one.
-fn watch(server: &Server, number: u64, end: Sender<Why>) -> io::Result<()> {
+fn watch(server: &Server, number: u64, end: Sender<SessionEnd>) -> io::Result<()> {
     let mut watch = server.connect()?;
     std::thread::spawn(move || {
         let _ = io::Read::read(&mut watch, &mut [0]);
-        let _ = end.send(Why::Gone { number });
+        let _ = end.send(SessionEnd::Gone { number });
     });
     Ok(())
 }

@@ -132,7 +132,7 @@ pub(crate) struct ChildOptions {
 
 /// Reads a duration for a flag that is no setting.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    match tenure::config::parse_duration(text) {
+    match tenure_core::duration::parse_duration(text) {
         Ok(Duration::ZERO) => Err("it must be longer than 0s: leave it out instead".to_owned()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(error.to_string()),
@@ -236,6 +236,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             loss_code: exits_on_loss.then_some(arguments.loss_code),
             illnesses: 0,
             has_term: false,
+            lost: None,
         };
         wrapper.contend(&mut signals).await
     })?;
@@ -283,14 +284,20 @@ struct Wrapper {
     illnesses: u32,
     /// The last program ended before its lease did, and the term is not released yet.
     has_term: bool,
+    /// The last term, where it was over before this process ends: once it is dropped, the election
+    /// contends again.
+    lost: Option<Term>,
 }
 
 impl Wrapper {
     /// Contends, again and again, until there is an exit code.
     async fn contend(&mut self, signals: &mut Signals) -> Result<u8, Failure> {
         let over = self.contend_until_over(signals).await;
-        // Together: neither a guard nor a store that is silent holds up the other.
-        let (is_heard, ()) = tokio::join!(self.contest.leave(), self.supervisor.close());
+        let lost = self.lost.take();
+        // Together: neither a guard nor a store that is silent holds up the other. Polled in this
+        // order: the first stops the election before the term is dropped.
+        let (is_heard, (), ()) =
+            tokio::join!(self.contest.leave(), async move { drop(lost) }, self.supervisor.close());
         if self.has_term && !is_heard {
             warn(
                 "the store did not confirm the release: nobody else can lead until the lease ends",
@@ -315,15 +322,8 @@ impl Wrapper {
             let work = Work { election: &self.contest.election, check: self.check.as_ref() };
             let ended = self.supervisor.run(&term, Some(work), signals).await;
             self.has_term = !term.remaining().is_zero();
-            let ended = ended?;
-            match ended {
-                Ended::ByItself(ending) | Ended::Leaving(ending) => return Ok(code_of(ending)),
-                Ended::Stuck => return Ok(exit::NO),
-                Ended::NeverRan(Some(signal)) => return Ok(code_of_signal(signal)),
-                Ended::WithItsTerm | Ended::NeverRan(None) => {}
-            }
-            if let (true, Some(code)) = (is_loss(&term), self.loss_code) {
-                warn("the leadership was lost: exiting, as --on-loss says");
+            if let Some(code) = self.code_after(ended?, &term) {
+                self.lost = Some(term).filter(|_| !self.has_term);
                 return Ok(code);
             }
             // One that came too late for the child is for this process.
@@ -333,6 +333,19 @@ impl Wrapper {
                 () = self.stand_down(term) => {}
             }
         }
+    }
+
+    /// The exit code, where the end of the program is that of this process.
+    fn code_after(&self, ended: Ended, term: &Term) -> Option<u8> {
+        match ended {
+            Ended::ByItself(ending) | Ended::Leaving(ending) => return Some(code_of(ending)),
+            Ended::Stuck => return Some(exit::NO),
+            Ended::NeverRan(Some(signal)) => return Some(code_of_signal(signal)),
+            Ended::WithItsTerm | Ended::NeverRan(None) => {}
+        }
+        let code = self.loss_code.filter(|_| is_loss(term))?;
+        warn("the leadership was lost: exiting, as --on-loss says");
+        Some(code)
     }
 
     /// Releases a term whose program is gone, so that the next has a token of its own.
@@ -348,7 +361,8 @@ impl Wrapper {
         }
         let pause = check.pause_after(self.illnesses);
         self.illnesses = self.illnesses.saturating_add(1);
-        self.contest.election.set_ready(false);
+        // Not `set_ready`: whether it may lead at all is for an operator to say, over HTTP.
+        self.contest.election.stand_back();
         self.resign(term).await;
         let shown = crate::output::duration(pause);
         warn(&format!("the health check failed: not contending for {shown}"));
@@ -358,7 +372,7 @@ impl Wrapper {
             _ = self.supervisor.stand_by() => {}
         }
         self.contest.election.beat();
-        self.contest.election.set_ready(true);
+        self.contest.election.contend_again();
     }
 }
 
@@ -394,9 +408,9 @@ impl Contest {
         let waited = self.election.wait_for_leadership_within(left).await;
         waited.map_err(|error| match (error, self.tenure.connection()) {
             (tenure::Error::TimedOut { .. }, Connection::Down(error)) => {
-                blame(&self.tenure, tenure::Error::Store(error))
+                not_leading_after(limit, blame(&self.tenure, tenure::Error::Store(error)))
             }
-            (tenure::Error::TimedOut { .. }, _) => self.too_late(limit),
+            (tenure::Error::TimedOut { .. }, _) => not_leading_after(limit, self.too_late()),
             (error, _) => Failure::from(error),
         })
     }
@@ -420,9 +434,9 @@ impl Contest {
     }
 
     /// Why this instance does not lead although the store is there.
-    fn too_late(&self, limit: Duration) -> Failure {
+    fn too_late(&self) -> Failure {
         let status = self.election.status();
-        let failure = match (status.seen_leader, status.reason) {
+        match (status.seen_leader, status.reason) {
             (Some(leader), _) => {
                 Failure::new(exit::TIMED_OUT, format!("{} leads", plain(leader.id.as_str())))
             }
@@ -432,10 +446,7 @@ impl Contest {
                 Failure::new(exit::TIMED_OUT, why)
             }
             (None, reason) => Failure::new(exit::TIMED_OUT, reason.to_string()),
-        };
-        let limit = crate::output::duration(limit);
-        let message = format!("not leading after {limit}: {}", failure.message);
-        Failure { message, ..failure }
+        }
     }
 
     /// A login that is refused from the start will not be accepted by waiting, and an address that
@@ -456,6 +467,11 @@ impl Contest {
             }
         }
     }
+}
+
+fn not_leading_after(limit: Duration, failure: Failure) -> Failure {
+    let limit = crate::output::duration(limit);
+    Failure { message: format!("not leading after {limit}: {}", failure.message), ..failure }
 }
 
 /// Whether a term ended against this instance's will.

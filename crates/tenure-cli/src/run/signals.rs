@@ -95,6 +95,9 @@ pub(crate) struct Signals {
     user_1: Option<unix::Signal>,
     user_2: Option<unix::Signal>,
     window: unix::Signal,
+    /// It has continued this process, if it was stopped. A program that was stopped as well is not
+    /// in its group.
+    continued: unix::Signal,
 }
 
 impl Signals {
@@ -115,6 +118,7 @@ impl Signals {
             user_1: unless_ignored(SignalKind::user_defined1())?,
             user_2: unless_ignored(SignalKind::user_defined2())?,
             window: signal(SignalKind::window_change())?,
+            continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
         };
         somebody_listens();
         Ok(signals)
@@ -131,6 +135,7 @@ impl Signals {
             () = heard(&mut self.user_1) => Signal::USR1,
             () = heard(&mut self.user_2) => Signal::USR2,
             Some(()) = self.window.recv() => Signal::WINCH,
+            Some(()) = self.continued.recv() => Signal::CONT,
         }
     }
 

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{
-    Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process, kill_process_group,
-    set_child_subreaper, waitid,
+    Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, kill_process_group, set_child_subreaper,
+    waitid,
 };
 use tenure::{Election, Moment, Tenure, Term, Timing};
 use tenure_run::{
@@ -50,12 +50,16 @@ pub(crate) struct Supervisor {
     guard: Option<GuardLink>,
     forked: Option<Forked>,
     terminal: Option<Terminal>,
+    /// The program was put into the foreground of the terminal, and has not left it since.
+    has_terminal: bool,
     environment: Vec<(&'static str, String)>,
     health: Option<Health>,
     /// Checks that were killed and have not been reaped, and what could not be killed of them.
     old_checks: OldChecks,
     /// A health check has succeeded in this term.
     pub(super) was_well: bool,
+    /// By which signal this process was asked to end before the last program had.
+    left_by: Option<Signal>,
     /// There cannot be a guard, so nothing can be run.
     has_no_guard: bool,
 }
@@ -121,10 +125,12 @@ impl Supervisor {
             guard: None,
             forked: None,
             terminal: None,
+            has_terminal: false,
             environment: Vec::new(),
             health: None,
             old_checks: OldChecks::default(),
             was_well: false,
+            left_by: None,
             has_no_guard: false,
         };
         supervisor.machine.keep_guard(boot_now());
@@ -155,7 +161,7 @@ impl Supervisor {
         signals: &mut Signals,
     ) -> Result<Ended, Failure> {
         self.environment = self.environment(term);
-        self.was_well = false;
+        (self.was_well, self.left_by) = (false, None);
         self.machine.begin(boot_now(), self.deadline(term));
         let (mut leaving, mut is_stopping, mut is_cut_off) = (None, false, false);
         loop {
@@ -164,7 +170,10 @@ impl Supervisor {
             self.machine.handle_deadline(boot_now(), self.deadline(term));
             self.tell_of_waiting_check();
             match self.perform() {
-                Done::Over(outcome) => return self.ended(outcome, leaving),
+                Done::Over(outcome) => {
+                    self.left_by = leaving;
+                    return self.ended(outcome, leaving);
+                }
                 Done::NoGuard if !self.machine.is_busy() => return Err(no_guard()),
                 Done::NoGuard | Done::Waits => {}
             }
@@ -189,6 +198,11 @@ impl Supervisor {
             self.health = health;
             self.look_after_work(work.as_ref(), is_time_to_check);
         }
+    }
+
+    /// By which signal this process was asked to end before the last program had.
+    pub(crate) fn left_by(&self) -> Option<Signal> {
+        self.left_by
     }
 
     /// What the program is told about the term.
@@ -328,10 +342,13 @@ impl Supervisor {
     }
 
     fn fork(&mut self) {
-        self.terminal = Terminal::in_our_hands();
-        match fork(&self.program, &self.environment, self.terminal.clone()) {
+        self.terminal = Terminal::of_stdin();
+        let handed = self.terminal.clone().filter(Terminal::is_ours);
+        let has_terminal = handed.is_some();
+        match fork(&self.program, &self.environment, handed) {
             Ok(forked) => {
                 let leader = forked.leader;
+                self.has_terminal = has_terminal;
                 self.forked = Some(forked);
                 self.machine.handle_forked(boot_now(), leader);
             }
@@ -365,7 +382,7 @@ impl Supervisor {
         let state = match waitid(WaitId::Pid(to_system(leader)), options) {
             Ok(None) => Leader::Runs,
             Ok(Some(status)) if status.stopped() => {
-                self.follow_stop(leader);
+                self.follow_stop(leader, status.stopping_signal());
                 Leader::Runs
             }
             Ok(Some(status)) => {
@@ -446,6 +463,11 @@ impl Supervisor {
     fn pass_on(&mut self, signal: Signal, leaving: &mut Option<Signal>) {
         // No program would act on it, or not beyond its own end: then it is for this process.
         let is_ours = signals::is_farewell(signal) && !self.machine.takes_signals();
+        if signal == Signal::CONT
+            && let Some(leader) = self.forked.as_ref().map(|forked| forked.leader)
+        {
+            self.hand_over_terminal(leader);
+        }
         if signal != Signal::TERM {
             self.machine.handle_signal(boot_now(), signal.as_raw());
         }
@@ -520,24 +542,51 @@ impl Supervisor {
 
     /// Ctrl-Z: the shell waits for this process, so it stops as well. The lease is not renewed
     /// meanwhile; the guard ends the program when it runs out.
-    fn follow_stop(&mut self, leader: Pid) {
+    ///
+    /// A program in the background that wants the terminal is stopped, too. It is given it where
+    /// this process is in the foreground by now; otherwise both are stopped until the shell puts
+    /// them there.
+    fn follow_stop(&mut self, leader: Pid, signal: Option<i32>) {
         let Some(terminal) = self.terminal.clone() else { return };
+        let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).map(Some);
+        let wants_terminal = wants_terminal.contains(&signal);
+        if !self.has_terminal && !wants_terminal {
+            return;
+        }
         // Takes note of the stop, so that it is not reported again.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(to_system(leader)), options);
-        terminal.take_back();
-        // Not SIGSTOP: where no shell is there to let it go on, this one does nothing.
-        let _ = kill_process(getpid(), Signal::TSTP);
-        terminal.hand_to(to_system(leader));
-        // One whose lease has run out meanwhile was killed by the guard.
-        self.signal_group(leader, Signal::CONT);
+        let had_terminal = std::mem::take(&mut self.has_terminal);
+        if had_terminal {
+            terminal.take_back();
+        }
+        if had_terminal || !terminal.is_ours() {
+            terminal.stop_job();
+        }
+        self.hand_over_terminal(leader);
+        // One that goes on in the background would be stopped again; SIGCONT, if it comes, is
+        // passed on. One whose lease has run out meanwhile was killed by the guard.
+        if self.has_terminal || !wants_terminal {
+            self.signal_group(leader, Signal::CONT);
+        }
+    }
+
+    /// Puts the program into the foreground if this process is there.
+    fn hand_over_terminal(&mut self, leader: Pid) {
+        if let Some(terminal) = self.terminal.as_ref().filter(|terminal| terminal.is_ours()) {
+            terminal.hand_to(to_system(leader));
+            self.has_terminal = true;
+        }
     }
 
     fn clean_up(&mut self) {
         self.forked = None;
         self.end_check();
         self.health = None;
-        if let Some(terminal) = self.terminal.take() {
+        // Not from a shell that has it, since the program went on in the background.
+        if let Some(terminal) = self.terminal.take()
+            && std::mem::take(&mut self.has_terminal)
+        {
             terminal.take_back();
         }
     }

@@ -38,15 +38,20 @@ pub(crate) use sentinel::run_by_name as run_sentinel_by_name;
 /// Run the Redis-compatible store as a server.
 ///
 /// Takes what redis-server takes: a configuration file, `-` as first or last word for more settings
-/// from stdin, and settings as `--name value`, which win over both. `tenure serve -v` prints the
-/// version.
+/// from stdin, and settings as `--name value`, which win over both. Without `bind` it listens on
+/// this machine alone. `tenure serve -v` prints the version.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
   tenure serve
   tenure serve --port 7000 --requirepass secret --appendonly yes
   tenure serve redis.conf --unixsocket /run/tenure.sock
+  tenure serve --port 7001 --dir copy --replicaof 127.0.0.1 7000 --masterauth secret
+  tenure serve --port 7001 --dir node-7001 --cluster-enabled yes --appendonly yes
   tenure serve --sentinel sentinel.conf
+
+Servers on one machine need a folder each (--dir, which must exist). docs/store.md is about servers
+and replicas, docs/cluster.md about clusters.
 
 With --sentinel it watches Redis servers or stores, as redis-sentinel does, and keeps no data: see
 docs/sentinel.md. It writes what it must not forget into its file.")]

@@ -98,19 +98,17 @@ impl Printer<'_> {
     async fn follow(&mut self, changes: Changes) -> Result<(), Failure> {
         let mut next = Box::pin(next_change(changes));
         loop {
-            let confirms_in = self.sight.as_ref().map(|sight| sight.believed_for() * 2 / 3);
-            let confirm = async {
-                match confirms_in {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => std::future::pending().await,
-                }
+            // An answer that shows no change would not be told, and it may end a doubt.
+            let looks_in = match &self.sight {
+                Some(sight) => sight.believed_for() * 2 / 3,
+                None => LOOK_EVERY,
             };
             tokio::select! {
                 (changes, changed) = &mut next => {
                     self.tell(changed).await;
                     next = Box::pin(next_change(changes));
                 }
-                () = confirm => self.confirm().await,
+                () = tokio::time::sleep(looks_in) => self.look().await,
             }
             // No line is lost: the next one waits until this one was taken.
             match STDOUT.written().await {
@@ -125,8 +123,10 @@ impl Printer<'_> {
         match changed {
             Ok(seen) => {
                 // The change itself says nothing about its age; a look of our own does.
-                self.sight = Sight::of(&self.store_observer.observer).await.ok();
-                self.tell_seen(&seen);
+                self.confirm(Sight::arrived(seen.clone())).await;
+                if self.sight.is_some() {
+                    self.tell_seen(&seen);
+                }
             }
             Err(error) => {
                 let failure = blame(&self.store_observer.tenure, error);
@@ -150,14 +150,29 @@ impl Printer<'_> {
         self.told = news;
     }
 
+    /// Looks whether what was seen goes on, or whether anybody can tell again.
+    async fn look(&mut self) {
+        if let Some(known) = self.sight.take() {
+            return self.confirm(known).await;
+        }
+        let looked = Sight::of(&self.store_observer.observer).await;
+        if let Some(sight) = looked.ok().filter(|sight| sight.unknown().is_none()) {
+            self.tell_seen(sight.then());
+            self.sight = Some(sight);
+        }
+    }
+
     /// Looks whether the lease that was seen goes on. Once it is over and nothing was heard, nobody
     /// can tell who leads.
-    async fn confirm(&mut self) {
-        let Some(known) = self.sight.take() else { return };
+    async fn confirm(&mut self, known: Sight) {
+        self.sight = None;
         let looking = Sight::of(&self.store_observer.observer);
         let looked = tokio::time::timeout(known.believed_for() + EXPIRY_GRAIN, looking).await;
         match (looked, known.unknown()) {
-            (Ok(Ok(sight)), _) => self.sight = Some(sight),
+            (Ok(Ok(sight)), _) => match sight.unknown() {
+                None => self.sight = Some(sight),
+                Some(unknown) => self.tell_unknown(&unknown),
+            },
             (_, Some(unknown)) => self.tell_unknown(&unknown),
             // It could not be confirmed, and is not over yet.
             (_, None) => {

@@ -3,7 +3,7 @@
 use tenure::HistoryEntry;
 
 use crate::exit::Failure;
-use crate::history::{NO_TERMS, PAST_HEADINGS, Past, past, past_rows};
+use crate::history::{LASTED, NO_TERMS, PAST_HEADINGS, Past, RUNNING, past, past_rows};
 use crate::members::{NO_MEMBERS, members_table};
 use crate::output::{duration, plain, table};
 use crate::sight::{Sight, Unknown};
@@ -126,7 +126,10 @@ fn fitted(headings: &[&str], rows: &[Vec<String>], none: &str, columns: usize) -
     for row in rows {
         let mut cells = headings.iter().zip(row).filter(|(_, cell)| !cell.trim().is_empty());
         let first = cells.next().map_or(String::new(), |(_, cell)| cell.clone());
-        let others = cells.map(|(heading, cell)| format!("{} {cell}", heading.to_lowercase()));
+        let others = cells.map(|(heading, cell)| match (*heading, cell.as_str()) {
+            (LASTED, RUNNING) => RUNNING.to_owned(),
+            _ => format!("{} {cell}", heading.to_lowercase()),
+        });
         let others = others.collect::<Vec<_>>().join(", ");
         lines.push(Line::plain(first));
         lines.push(Line::plain(format!("  {others}")));
@@ -190,5 +193,8 @@ mod tests {
         for part in ["ada_1", "role", "leader", "ttl", "10s"] {
             assert!(narrow.contains(part), "{part} is not in {narrow:?}");
         }
+        let rows = vec![vec!["12:00".to_owned(), "ada_1".to_owned(), RUNNING.to_owned()]];
+        let narrow = texts(fitted(&["BEGAN", "LEADER", LASTED], &rows, "", 20)).join("\n");
+        assert!(!narrow.contains("lasted") && narrow.ends_with("leads"), "{narrow:?}");
     }
 }

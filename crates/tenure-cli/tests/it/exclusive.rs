@@ -24,6 +24,9 @@ use crate::zombies::{AGE_MAX, ZombieWatch};
 const IDS: [&str; 4] = ["ada", "bob", "cid", "dan"];
 /// Longer than a lease: whoever is silent for this long has lost.
 const LONGER_THAN_A_LEASE: Duration = Duration::from_millis(2_200);
+/// Longer than a wrapper lets a program run without a guard. Whoever stops or kills it sooner after
+/// its guard leaves the program to nobody, which is not promised.
+const GUARDED_AGAIN_AFTER: Duration = Duration::from_millis(4_400);
 /// A fault strikes somewhere in this time, so at any moment between two renewals.
 const MOMENT_MAX_MS: u64 = 700;
 /// A fault on guards strikes somewhere in this time after a leader was told to go.
@@ -79,6 +82,8 @@ struct Trial {
     random: Random,
     struck: BTreeMap<Fault, usize>,
     starts: [usize; 2],
+    /// When the guard of each instance was last struck.
+    guards_struck_at: [Option<Instant>; IDS.len()],
     /// The last two faults, newest first, and who they were for.
     last: [Option<(Fault, usize, Plan)>; 2],
     /// What instances of this version said when they would not take part beside older ones.
@@ -98,6 +103,7 @@ impl Trial {
             random: Random::seeded(seed()),
             struck: BTreeMap::new(),
             starts: [0; 2],
+            guards_struck_at: [None; IDS.len()],
             last: [None; 2],
             refusals: Vec::new(),
             stage,
@@ -195,6 +201,7 @@ impl Trial {
     fn strike_at(&mut self, fault: Fault, victim: usize) {
         match fault {
             Fault::KillWrapper => {
+                self.wait_until_guarded(victim);
                 self.instances[victim].kill();
                 self.restart(victim);
             }
@@ -203,6 +210,7 @@ impl Trial {
                 self.restart(victim);
             }
             Fault::StopWrapper => {
+                self.wait_until_guarded(victim);
                 self.instances[victim].pause();
                 std::thread::sleep(LONGER_THAN_A_LEASE);
                 self.instances[victim].resume();
@@ -212,10 +220,9 @@ impl Trial {
                 self.strike_guards(&[victim], Signal::STOP);
                 std::thread::sleep(LONGER_THAN_A_LEASE);
             }
-            // Not at the same moment: it takes a moment to have another guard.
             Fault::KillGuardThenWrapper => {
                 self.strike_guards(&[victim], Signal::KILL);
-                std::thread::sleep(LONGER_THAN_A_LEASE * 2);
+                self.wait_until_guarded(victim);
                 self.instances[victim].kill();
                 self.restart(victim);
             }
@@ -246,10 +253,17 @@ impl Trial {
         std::thread::sleep(LONGER_THAN_A_LEASE);
     }
 
-    fn strike_guards(&self, victims: &[usize], signal: Signal) {
+    fn strike_guards(&mut self, victims: &[usize], signal: Signal) {
         for victim in victims {
             self.instances[*victim].guards().into_iter().for_each(|guard| strike(guard, signal));
+            self.guards_struck_at[*victim] = Some(Instant::now());
         }
+    }
+
+    /// Another guard is there by now, or the program has ended.
+    fn wait_until_guarded(&self, victim: usize) {
+        let Some(struck_at) = self.guards_struck_at[victim] else { return };
+        std::thread::sleep(GUARDED_AGAIN_AFTER.saturating_sub(struck_at.elapsed()));
     }
 
     /// The newest term in the diary, once it was judged.

@@ -55,8 +55,8 @@ fn ctrl_z_without_a_shell_stops_nothing_for_good() {
     assert_eq!(history["terms"].as_array().unwrap().len(), 1, "{history}");
 }
 
-/// A shell with job control, and a wrapper called ada in its foreground that leads.
-fn in_a_shell(stage: &Stage) -> Terminal {
+/// A shell with job control.
+fn shell(stage: &Stage) -> Terminal {
     let template = stage.command(&[]);
     let mut shell = Command::new("bash");
     shell.args(["--norc", "--noprofile", "-i"]).current_dir(stage.folder.path());
@@ -66,8 +66,13 @@ fn in_a_shell(stage: &Stage) -> Terminal {
         }
     }
     shell.env("PROGRAM", TENURE).env("SCRIPT", Diary::SCRIPT).env("PS1", "> ");
-    let mut terminal = Terminal::start(shell);
-    terminal.press("$PROGRAM run job --id ada --ttl 1500ms -- sh -c \"$SCRIPT\"\n");
+    Terminal::start(shell)
+}
+
+/// The same, with a wrapper called ada in its foreground that leads.
+fn in_a_shell(stage: &Stage) -> Terminal {
+    let mut terminal = shell(stage);
+    terminal.press("$PROGRAM run job --id ada --ttl 3s -- sh -c \"$SCRIPT\"\n");
     stage.wait_for_leader("ada");
     terminal
 }
@@ -110,6 +115,77 @@ fn ctrl_z_stops_both_and_the_child_does_not_outlive_its_lease() {
     terminal.press("echo $((40 + 2))\n");
     terminal.sees("42");
     assert_eq!(stage.diary().check(), Ok(()));
+}
+
+/// A shell whose job is a wrapper that leads, started with `line` behind it.
+fn job_in_a_shell(stage: &Stage, line: &str) -> Terminal {
+    let mut terminal = shell(stage);
+    terminal.press(&format!("$PROGRAM run job --id ada --ttl 60s -- {line}\n"));
+    stage.wait_for_leader("ada");
+    terminal
+}
+
+/// Waits until the shell's job, and the wrapper in it, has stopped.
+fn wait_until_job_stopped(terminal: &Terminal) {
+    let list = format!("/proc/{0}/task/{0}/children", terminal.pid());
+    wait_until("the job to stop", GENEROUS, || {
+        let children = std::fs::read_to_string(&list).unwrap();
+        let mut children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        children.next().is_some_and(is_stopped)
+    });
+}
+
+fn is_in_the_shell(terminal: &mut Terminal) {
+    terminal.press("echo $((40 + 2))\n");
+    terminal.sees("42");
+}
+
+#[test]
+fn a_program_that_wanted_the_terminal_in_the_background_has_it_in_the_foreground() {
+    let stage = Stage::on(Kind::Own);
+    let mut terminal = job_in_a_shell(&stage, "sh -c 'read word; echo heard-$word' &");
+    wait_until_job_stopped(&terminal);
+    is_in_the_shell(&mut terminal);
+    terminal.press("fg\n");
+    terminal.press("hello\n");
+    terminal.sees("heard-hello");
+    is_in_the_shell(&mut terminal);
+}
+
+#[test]
+fn ctrl_z_stops_the_whole_pipeline() {
+    let stage = Stage::on(Kind::Own);
+    let mut terminal = job_in_a_shell(&stage, "cat | sed -u s/^/heard-/");
+    terminal.press("one\n");
+    terminal.sees("heard-one");
+    terminal.press("\x1a");
+    terminal.sees("Stopped");
+    terminal.press("fg\n");
+    terminal.press("two\n");
+    terminal.sees("heard-two");
+    terminal.press("\x04");
+    is_in_the_shell(&mut terminal);
+}
+
+/// Once it wants the terminal there, it is stopped like every other program.
+#[test]
+fn a_program_that_goes_on_in_the_background_leaves_the_terminal_to_the_shell() {
+    let stage = Stage::on(Kind::Own);
+    let mut terminal = job_in_a_shell(&stage, "sh -c 'while read word; do echo heard-$word; done'");
+    terminal.press("one\n");
+    terminal.sees("heard-one");
+    terminal.press("\x1a");
+    terminal.sees("Stopped");
+    terminal.press("bg\n");
+    terminal.sees("bg");
+    is_in_the_shell(&mut terminal);
+    wait_until_job_stopped(&terminal);
+    is_in_the_shell(&mut terminal);
+    terminal.press("fg\n");
+    terminal.press("two\n");
+    terminal.sees("heard-two");
+    terminal.press("\x04");
+    is_in_the_shell(&mut terminal);
 }
 
 #[test]

@@ -30,16 +30,16 @@ fn words(long: &str) -> Vec<Vec<&str>> {
     ]
 }
 
+/// All look at the same time: what is there does not change meanwhile.
 fn look(stage: &Stage, words: &[&str]) {
     let after = &words[..words.len().min(4)];
-    for tool in ["who", "status", "members", "history"] {
-        let said = stage.tenure(&[tool, NAME]);
-        assert_eq!(said.code, 0, "{tool} after {after:?}: {said:?}");
+    let [who, status, members, history, doctor] =
+        stage.at_once(&["who", "status", "members", "history", "doctor"].map(|tool| [tool, NAME]));
+    for said in [&who, &status, &members, &history] {
+        assert_eq!(said.code, 0, "after {after:?}: {said:?}");
     }
-    let who = stage.tenure(&["who", NAME]);
     assert!(who.out.starts_with("ada_"), "after {after:?}: {who:?}");
     // It may well find something to say, but it looks to the end.
-    let doctor = stage.tenure(&["doctor", NAME]);
     assert!(matches!(doctor.code, 0 | 1 | 78), "after {after:?}: {doctor:?}");
 }
 

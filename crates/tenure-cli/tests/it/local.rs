@@ -117,6 +117,16 @@ fn it_leaves_when_nobody_uses_it_and_not_before() {
 }
 
 #[test]
+fn a_start_says_that_one_that_runs_keeps_its_own_idle_time() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["local", "start"]).err, "");
+    assert_eq!(user.tenure(&["local", "start"]).err, "", "nothing else was asked for");
+    let said = user.tenure(&["local", "start", "--idle", "8h"]);
+    assert_eq!(said.code, 0);
+    assert!(said.err.contains("--idle changes nothing"), "{said:?}");
+}
+
+#[test]
 fn whoever_came_a_moment_ago_is_not_left_alone() {
     let user = User::new();
     assert_eq!(user.tenure(&["local", "start", "--idle", "2s"]).code, 0);

@@ -26,6 +26,18 @@ pub(crate) fn among_mounts(setup: &str, words: &[&str]) -> Option<Command> {
     Some(command)
 }
 
+#[test]
+fn without_proc_it_says_so() {
+    for words in [&["who", "job"][..], &["demo", "--seconds", "1"]] {
+        let folder = TempFolder::create();
+        let Some(mut command) = among_mounts("mount -t tmpfs none /proc", words) else { return };
+        command.env("XDG_STATE_HOME", folder.path());
+        let said = CommandOutput::of(command);
+        assert_ne!(said.code, 0, "{said:?}");
+        assert!(said.err.contains("/proc is not mounted"), "{said:?}");
+    }
+}
+
 /// An account with a home of its own, and nothing of this process's environment.
 struct Account {
     folder: TempFolder,
@@ -87,10 +99,11 @@ fn every_environment_of_an_account_finds_the_same_store() {
     let first = state(environments[0]);
     let home = fs::canonicalize(account.folder.path().join("home")).unwrap();
     assert!(first["state"].as_str().unwrap().starts_with(home.to_str().unwrap()), "{first}");
-    for environment in environments {
+    let words = ["run", "job", "--wait-timeout", "1s", "--", "true"];
+    let contending = environments.map(|environment| account.command(environment, &words).unwrap());
+    let all = CommandOutput::of_all(contending);
+    for (environment, said) in environments.into_iter().zip(all) {
         assert_eq!(state(environment)["pid"], first["pid"], "{environment:?}");
-        let words = ["run", "job", "--wait-timeout", "1s", "--", "true"];
-        let said = account.tenure(environment, &words).unwrap();
         assert_eq!(said.code, 75, "somebody leads, whoever asks: {environment:?}: {said:?}");
     }
 }
@@ -128,7 +141,11 @@ fn a_data_folder_that_was_removed_leaves_no_second_leader() {
     let user = User::new();
     let _leader = user.lead();
     let pid = user.pid().unwrap();
-    fs::remove_dir_all(user.state()).unwrap();
+    // The store may write into it meanwhile.
+    wait_until("the folder to be gone", GENEROUS, || {
+        let _ = fs::remove_dir_all(user.state());
+        !user.state().exists()
+    });
     let said = user.contend();
     assert_eq!(said.code, 75, "ada may believe in its lease: {said:?}");
     assert!(!is_alive(pid), "a store without its folder serves nobody");
@@ -391,5 +408,25 @@ fn a_path_that_cannot_be_shown_is_refused_with_what_to_set() {
         command.env("XDG_STATE_HOME", &folder);
         let said = CommandOutput::of(command);
         assert_eq!(said.code, 0, "{said:?}");
+    }
+}
+
+/// A damaged file: what to do is the end of a long message.
+#[test]
+fn why_the_local_store_does_not_start_is_told_to_its_end() {
+    let user = User::new();
+    assert_eq!(user.tenure(&["once", "job", "--tick", "1", "--", "true"]).code, 0);
+    assert_eq!(user.tenure(&["local", "stop"]).code, 0);
+    let files = user.folder.path().join("state/tenure/appendonlydir");
+    let entries = fs::read_dir(files).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: &std::path::PathBuf| path.display().to_string().contains(".incr.");
+    let file = entries.filter(named).max().expect("an append-only file");
+    let mut text = fs::read(&file).unwrap();
+    text.extend_from_slice(b"\nnonsense\n");
+    fs::write(&file, text).unwrap();
+    let said = user.tenure(&["who", "job"]);
+    assert_eq!(said.code, 69, "{said:?}");
+    for part in ["restore it from a backup", "check-aof --fix", "store.log"] {
+        assert!(said.err.contains(part), "{part}: {said:?}");
     }
 }

@@ -8,7 +8,7 @@ use testkit::{GENEROUS, Process, wait_until};
 
 use crate::instance::has_namespaces;
 use crate::local::User;
-use crate::stage::{CommandOutput, PROMPTLY, TENURE, children_of, is_alive, send};
+use crate::stage::{CommandOutput, PROMPTLY, TENURE, children_of, is_alive, send, started_by};
 
 /// A user whose store is stopped, and the process of that store.
 pub(crate) fn stopped() -> (User, u32) {
@@ -47,15 +47,23 @@ fn a_silent_store_is_named_and_waited_for_no_longer_than_asked() {
     assert_eq!(user.pid(), Some(pid), "no other was started");
 }
 
+/// Until a command has told that it waits for the store.
+fn wait_until_it_waits(log: &std::path::Path) {
+    wait_until("it to wait for the store", GENEROUS, || {
+        std::fs::read_to_string(log).unwrap().contains("waiting for it")
+    });
+}
+
 #[test]
 fn a_store_that_answers_again_is_used() {
     let (user, pid) = stopped();
-    let command = user.command(&["run", "job", "--", "sh", "-c", "exit 7"]);
-    let running = std::thread::spawn(move || CommandOutput::of(command));
-    std::thread::sleep(Duration::from_secs(3));
+    let mut command = user.command(&["run", "job", "--", "sh", "-c", "exit 7"]);
+    let log = user.folder.path().join("log");
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let mut running = Process::spawn(command);
+    wait_until_it_waits(&log);
     send(pid, Signal::CONT);
-    let said = running.join().unwrap();
-    assert_eq!(said.code, 7, "{said:?}");
+    assert_eq!(running.wait(GENEROUS).code(), Some(7), "{:?}", std::fs::read_to_string(&log));
     assert_eq!(user.pid(), Some(pid), "no other was started");
 }
 
@@ -214,28 +222,22 @@ fn a_signal_ends_the_first_process_while_it_waits_for_the_store() {
         return eprintln!("skipped: no pid namespace can be made here");
     }
     let (user, _) = stopped();
-    let log = user.folder.path().join("log");
     let commands: [&[&str]; 4] = [
         &["run", "job", "--", "sleep", "600"],
         &["once", "job", "--", "sleep", "600"],
         &["who", "job"],
         &["sidecar", "job", "--listen", "127.0.0.1:0"],
     ];
-    for words in commands {
+    // All wait in the same seconds.
+    let waiting = commands.map(|words| {
         let plain = user.command(words);
-        let mut command = Command::new("unshare");
-        command.args(["-pf", "--mount-proc", "--kill-child", TENURE]).args(plain.get_args());
-        plain.get_envs().for_each(|(name, value)| {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        });
+        let mut command = started_by("unshare", &["-pf", "--mount-proc", "--kill-child"], &plain);
+        let log = user.folder.path().join(words[0]);
         command.stderr(std::fs::File::create(&log).unwrap());
-        let mut outside = Process::spawn(command);
-        wait_until("it to wait for the store", GENEROUS, || {
-            std::fs::read_to_string(&log).unwrap().contains("waiting for it")
-        });
+        (words, log, Process::spawn(command))
+    });
+    for (words, log, mut outside) in waiting {
+        wait_until_it_waits(&log);
         send(children_of(outside.pid())[0], Signal::TERM);
         // By itself it would wait for half a minute.
         assert_eq!(outside.wait(PROMPTLY).code(), Some(143), "{words:?}");

@@ -42,6 +42,7 @@ on_every_store! {
     fn a_leader_that_is_asked_resigns(stage: crate::stage::Stage) {
         let nobody = stage.tenure(&["resign", NAME]);
         assert_eq!(nobody.code, 1, "{nobody:?}");
+        assert!(nobody.err.contains("nobody leads: there is nobody to ask"), "{nobody:?}");
         let _ada = stage.wrap("ada", &[], "sleep 600");
         stage.wait_for_leader("ada");
         let _bob = stage.wrap("bob", &[], "sleep 600");
@@ -58,7 +59,7 @@ on_every_store! {
 
     fn a_paused_election_grants_no_term(stage: crate::stage::Stage) {
         assert_eq!(stage.tenure(&["pause", NAME, "--for", "1h"]).code, 0);
-        let said = stage.tenure(&["run", NAME, "--wait-timeout", "300ms", "--", "true"]);
+        let said = stage.tenure(&["run", NAME, "--wait-timeout", "3s", "--", "true"]);
         assert_eq!(said.code, 75, "{said:?}");
         assert!(said.err.contains("an operator paused it"), "{said:?}");
         assert_eq!(stage.json(&["who", NAME])["vacancy"], "paused");

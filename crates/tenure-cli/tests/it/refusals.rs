@@ -1,8 +1,11 @@
 //! Bad input: one line that names the thing and the next step, and the documented code.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
-use testkit::{RedisServer, TempFolder};
+use testkit::{GENEROUS, RedisServer, TempFolder, wait_until};
 
 use crate::stage::{CommandOutput, Kind, NAME, Stage, plain_command};
 
@@ -15,6 +18,30 @@ fn refused(words: &[&str], code: i32, named: &[&str]) {
     for part in named {
         assert!(said.err.contains(part), "{words:?} should name {part:?}: {said:?}");
     }
+}
+
+#[test]
+fn words_that_are_no_text_are_usage_and_no_panic() {
+    let odd = OsStr::from_bytes(b"\xff");
+    let lines: [&[&str]; 6] = [
+        &["who"],
+        &["run", "job", "--id"],
+        &["once", "job", "--tick"],
+        &["config", "check"],
+        &["sidecar"],
+        &["demo"],
+    ];
+    for words in lines {
+        let mut command = plain_command(words);
+        command.arg(odd);
+        let said = CommandOutput::of(command);
+        assert_eq!(said.code, 64, "{words:?}: {said:?}");
+        assert!(said.err.contains("--help"), "{words:?}: {said:?}");
+        assert_eq!(said.err.lines().count(), 1, "{words:?}: {said:?}");
+    }
+    let mut command = plain_command(&[]);
+    command.arg(odd);
+    assert_eq!(CommandOutput::of(command).code, 64);
 }
 
 /// A store that nobody needs to reach.
@@ -240,6 +267,7 @@ fn a_store_that_is_not_there_is_named() {
     let said = CommandOutput::of(plain_command(&waiting));
     assert_eq!(said.code, 69, "{said:?}");
     assert!(said.err.contains("127.0.0.1:1"), "{said:?}");
+    assert!(said.err.contains("not leading after 300ms: "), "{said:?}");
 }
 
 #[test]
@@ -337,6 +365,18 @@ fn too_few_descriptors_are_an_error_and_no_panic() {
     }
 }
 
+#[test]
+fn too_little_address_space_is_an_error_and_no_abort() {
+    for words in [&["who", NAME][..], &["run", NAME, "--", "true"], &["once", NAME, "--", "true"]] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -v 300000; exec \"$@\"", "sh", crate::stage::TENURE]);
+        command.args(words).env("TENURE_STORE", STORE[1]);
+        let said = CommandOutput::of(command);
+        assert_eq!(said.code, 78, "{words:?}: {said:?}");
+        assert!(said.err.contains("ulimit -v"), "{words:?}: {said:?}");
+    }
+}
+
 /// With so few it would lead, see neither its program nor what is left of it, and do nothing.
 #[test]
 fn a_wrapper_with_too_few_descriptors_does_not_contend() {
@@ -366,14 +406,17 @@ fn a_pipe_that_everybody_may_write_is_no_configuration_either() {
         let mut open = std::fs::File::options().read(true).write(true).open(writing).unwrap();
         std::io::Write::write_all(&mut open, b"store = 'redis://h'\n").unwrap();
         let mut command = plain_command(&["config", "check"]);
-        let reading = std::thread::spawn({
-            command.env("TENURE_CONFIG", &pipe);
-            move || CommandOutput::of(command)
+        command.env("TENURE_CONFIG", &pipe).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut reading = command.spawn().unwrap();
+        // It reads until nobody can write any more, or ends before that.
+        let files = format!("/proc/{}/fd", reading.id());
+        wait_until("it to have the pipe", GENEROUS, || {
+            let mut files = std::fs::read_dir(&files).into_iter().flatten().flatten();
+            files.any(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened == pipe))
+                || reading.try_wait().unwrap().is_some()
         });
-        // The command reads until nobody can write any more.
-        std::thread::sleep(std::time::Duration::from_millis(500));
         drop(open);
-        reading.join().unwrap()
+        CommandOutput::read(reading.wait_with_output().unwrap())
     };
     let said = check(0o666);
     assert_eq!(said.code, 78, "{said:?}");

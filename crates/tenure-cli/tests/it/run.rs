@@ -4,8 +4,8 @@ use rustix::process::Signal;
 use testkit::{GENEROUS, Process, wait_until};
 
 use crate::stage::{
-    CommandOutput, Kind, NAME, PROMPTLY, Stage, guard_of, is_alive, number_in, on_every_store,
-    send, wait_until_gone,
+    CommandOutput, Kind, NAME, PROMPTLY, Stage, at_once, guard_of, is_alive, number_in,
+    on_every_store, send, wait_until_gone,
 };
 
 on_every_store! {
@@ -155,7 +155,7 @@ on_every_store! {
     fn waiting_has_a_limit(stage: crate::stage::Stage) {
         let _leader = stage.wrap("ada", &[], "sleep 600");
         stage.wait_for_leader("ada");
-        let said = stage.tenure(&["run", NAME, "--wait-timeout", "300ms", "--", "true"]);
+        let said = stage.tenure(&["run", NAME, "--wait-timeout", "3s", "--", "true"]);
         assert_eq!(said.code, 75, "{said:?}");
         assert!(said.err.contains("ada_"), "{said:?}");
     }
@@ -169,6 +169,8 @@ on_every_store! {
         for pid in pids {
             assert!(!is_alive(pid), "{pid} outlived its term");
         }
+        let terms = stage.json(&["history", NAME])["terms"].as_array().unwrap().clone();
+        assert_eq!(terms.len(), 1, "whoever leaves takes no other term: {terms:?}");
     }
 
     fn being_stopped_past_the_lease_is_a_loss(stage: crate::stage::Stage) {
@@ -240,10 +242,17 @@ fn a_standby_does_not_run_its_program() {
 
 /// What a server says to a request for `path`, or nothing while it does not listen.
 fn http(port: u16, path: &str) -> Option<String> {
+    send_http(port, &format!("GET {path}"), "")
+}
+
+fn send_http(port: u16, method_and_path: &str, body: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    let len = body.len();
+    let request = format!(
+        "{method_and_path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {len}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
@@ -282,6 +291,34 @@ fn a_wrapper_that_was_asked_over_http_releases_when_it_stops() {
     wrapper.terminate();
     assert_eq!(wrapper.wait(GENEROUS).code(), Some(143));
     assert!(!stage.key_exists(), "the term is given back");
+}
+
+/// It holds back for a while of its own accord, and whoever said so may mean it for longer.
+#[test]
+fn an_instance_that_an_operator_said_is_not_ready_stays_so_after_an_illness() {
+    let stage = crate::stage::Stage::on(crate::stage::Kind::Own);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let address = format!("127.0.0.1:{port}");
+    let flags = ["--http", &address, "--health-cmd", "false", "--health-every", "1s"];
+    let _wrapper = stage.wrap("ada", &flags, "echo >> begun; exec sleep 600");
+    let begun = || std::fs::read(stage.folder.path().join("begun")).map_or(0, |text| text.len());
+    let wait_for_reason = |code: &str| {
+        let told = format!("\"code\":\"{code}\"");
+        wait_until(&format!("the reason {code}"), GENEROUS, || {
+            http(port, "/status").is_some_and(|answer| answer.contains(&told))
+        });
+    };
+    wait_for_reason("work-stalled");
+    let set = |ready: &str| send_http(port, "POST /ready/job", ready).unwrap();
+    let answer = set("{\"ready\":false}");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // Once it has held back for long enough, that is all that keeps it from leading.
+    wait_for_reason("not-ready");
+    assert_eq!(begun(), 1);
+    set("{\"ready\":true}");
+    wait_until("it to lead again", GENEROUS, || begun() > 1);
 }
 
 #[test]
@@ -325,7 +362,7 @@ fn a_signal_that_was_ignored_from_the_start_ends_nobody() {
 /// else is there to hear it.
 #[test]
 fn an_interrupt_while_the_program_is_being_stopped_ends_the_instance() {
-    for signal in [Signal::INT, Signal::HUP, Signal::QUIT] {
+    at_once([Signal::INT, Signal::HUP, Signal::QUIT], |signal| {
         let stage = Stage::on(Kind::Own);
         let script = "trap 'echo $$ > told' TERM; trap '' INT HUP QUIT
             echo $$ > pid; while :; do sleep 0.02; done";
@@ -338,7 +375,7 @@ fn an_interrupt_while_the_program_is_being_stopped_ends_the_instance() {
         assert_eq!(wrapper.wait(GENEROUS).code(), Some(137), "the program was killed: {signal:?}");
         assert!(!stage.key_exists(), "the term is given back");
         resigning.join().unwrap();
-    }
+    });
 }
 
 /// A program that ends by itself while its wrapper is stopped, until after the lease is over.

@@ -200,6 +200,8 @@ pub(crate) fn leading(
     let line = process.next_line_with("report at http", GENEROUS);
     let address = line.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
     wait_until("it leads", GENEROUS, || server.cli(&["EXISTS", "tenure:report"]) == "1");
+    // The store knows it a moment before the sidecar does.
+    wait_until("it knows", GENEROUS, || written(folder, "stderr").contains("leader: acquired"));
     (process, address)
 }
 

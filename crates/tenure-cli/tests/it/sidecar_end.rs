@@ -50,7 +50,8 @@ fn a_hook_with_a_thousand_processes_is_ended_with_all_of_them() {
                     n=0; while [ $n -lt 1100 ]; do setsid sleep 90 & n=$((n + 1)); done\n\
                     echo up >> log; wait'''\n";
     let (mut process, _) = leading(&server, &folder, settings);
-    wait_until("all processes", GENEROUS, || written(&folder, "log") == "up\n");
+    // Thirty milliseconds for each of them.
+    wait_until("all processes", GENEROUS * 2, || written(&folder, "log") == "up\n");
     server.cli(&["DEL", "tenure:report"]);
     let code = process.wait(GENEROUS).code();
     assert_nothing_is_left_in(folder.path());

@@ -1,7 +1,7 @@
 //! A store, wrappers around it, and what they leave behind.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -75,6 +75,14 @@ impl Stage {
     /// Runs it to its end.
     pub(crate) fn tenure(&self, words: &[&str]) -> CommandOutput {
         CommandOutput::of(self.command(words))
+    }
+
+    /// Runs several of them in the same seconds, to their ends.
+    pub(crate) fn at_once<const N: usize, const M: usize>(
+        &self,
+        commands: &[[&str; M]; N],
+    ) -> [CommandOutput; N] {
+        CommandOutput::of_all(commands.map(|words| self.command(&words)))
     }
 
     /// A wrapper called `id` around a shell script. The lease is short, but long enough for a
@@ -201,11 +209,29 @@ pub(crate) struct CommandOutput {
 
 impl CommandOutput {
     pub(crate) fn of(mut command: Command) -> Self {
-        let output = command.output().unwrap();
+        Self::read(command.output().unwrap())
+    }
+
+    pub(crate) fn read(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().trim_end().to_owned();
         let code = output.status.code().expect("the command ends by itself");
         CommandOutput { code, out: text(output.stdout), err: text(output.stderr) }
     }
+
+    /// Of several that run at the same time.
+    pub(crate) fn of_all<const N: usize>(commands: [Command; N]) -> [Self; N] {
+        let running = commands.map(|command| std::thread::spawn(move || Self::of(command)));
+        running.map(|running| running.join().unwrap())
+    }
+}
+
+/// Tells a story for each of these cases, in the same seconds.
+pub(crate) fn at_once<T: Send, const N: usize>(cases: [T; N], story: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(|| story(case));
+        }
+    });
 }
 
 /// Whether the process runs, rather than being gone or waiting to be reaped.

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use testkit::{GENEROUS, Process, RedisServer, wait_for, wait_until};
 
-use crate::stage::{NAME, CommandOutput, plain_command};
+use crate::stage::{CommandOutput, NAME, plain_command};
 
 struct Pair {
     master: RedisServer,

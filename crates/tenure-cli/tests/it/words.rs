@@ -28,6 +28,13 @@ fn elections_that_are_switched_off_are_told_once_and_not_called_granted() {
     assert!(said.err.contains("WARN") && said.err.contains("no store is asked"), "{said:?}");
     assert!(said.err.contains("disabled") && !said.err.contains("granted"), "{said:?}");
 
+    // "Nobody leads" would be untrue: everybody does.
+    for words in [["who", NAME], ["status", NAME], ["doctor", NAME]] {
+        let said = off(&words);
+        assert_eq!(said.code, 78, "{said:?}");
+        assert!(said.err.contains("elections are switched off"), "{said:?}");
+    }
+
     let said = off(&["config", "check"]);
     assert!(said.out.contains("elections are switched off"), "{said:?}");
     let folder = TempFolder::create();

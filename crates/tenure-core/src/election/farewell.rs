@@ -113,7 +113,7 @@ pub(super) struct Leaving {
 
 impl Election {
     pub(super) fn part_with(&mut self, now: Moment, farewell: Farewell) {
-        self.stage = Stage::Parting(farewell);
+        self.stage = Stage::Parting(Box::new(farewell));
         self.part(now);
     }
 

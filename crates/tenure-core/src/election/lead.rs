@@ -24,7 +24,7 @@ pub(super) struct Term {
     pub(super) renews_at: Moment,
     pub(super) began_at: Moment,
     /// Set once work was told to stop: the term will not be renewed any more.
-    yielding: Option<Yielding>,
+    yielding: Option<Box<Yielding>>,
     overrun_told: bool,
     /// How many answers in a row told of nodes that do not hold it.
     partial: u32,
@@ -237,7 +237,8 @@ impl Election {
         let by = (now + timing.stop_grace()).min(timing.kill_at(term.ends_at));
         let token = term.token;
         let request = HandOver::default();
-        term.yielding = Some(Yielding { by, reason: reason.clone(), successor, request });
+        let yielding = Yielding { by, reason: reason.clone(), successor, request };
+        term.yielding = Some(Box::new(yielding));
         self.become_role(now, Role::Yielding, reason.clone());
         self.tell(now, EventKind::StopWork { token, by, reason });
     }

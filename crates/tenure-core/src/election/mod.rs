@@ -95,7 +95,8 @@ enum Stage {
     Contending(Contending),
     Leading(Term),
     /// The term is closed; the store must still be told.
-    Parting(Farewell),
+    // Boxed, as what a term needs at its end: most are neither ending nor parting.
+    Parting(Box<Farewell>),
     /// Stopped wishing to lead, taking leave of the members.
     Leaving(Leaving),
     Over,

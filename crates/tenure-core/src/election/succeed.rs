@@ -16,6 +16,10 @@ pub(super) enum Check {
     Wish { to: String },
 }
 
+/// Why nobody can be handed the leadership while an operator has paused the election: the term
+/// would end, and no other could begin.
+const PAUSED: &str = "the election is paused, so nobody could take over: resume it first";
+
 /// How many hand-overs of the application are checked at once.
 const CHECKS_MAX: usize = 64;
 
@@ -83,12 +87,10 @@ impl Election {
         reply: Result<Answer, StoreError>,
     ) {
         checks.sort_by_key(|check| matches!(check, Check::Wish { .. }));
-        let members = match reply {
-            Ok(answer) => answer.view.members.unwrap_or_default(),
-            Err(error) => {
-                let why = error.to_string();
-                return checks.into_iter().for_each(|check| self.refuse(now, check, &why));
-            }
+        let members = match reply.map(|answer| answer.view) {
+            Ok(view) if view.paused_for.is_none() => view.members.unwrap_or_default(),
+            Ok(_) => return self.refuse_all(now, checks, PAUSED),
+            Err(error) => return self.refuse_all(now, checks, &error.to_string()),
         };
         for check in checks {
             match self.successor(&check, &members) {
@@ -129,6 +131,10 @@ impl Election {
         }
     }
 
+    fn refuse_all(&mut self, now: Moment, checks: Vec<Check>, why: &str) {
+        checks.into_iter().for_each(|check| self.refuse(now, check, why));
+    }
+
     fn refuse(&mut self, now: Moment, check: Check, why: &str) {
         match (check, self.term().map(|term| term.token)) {
             (Check::Own { request, .. }, _) => self.refuse_hand_over(now, request, why.to_owned()),
@@ -151,7 +157,8 @@ impl Election {
     pub(super) fn consider_failback(&mut self, now: Moment, reply: Result<Answer, StoreError>) {
         let (Some(failback), Ok(answer)) = (self.settings.failback, reply) else { return };
         let Some(members) = answer.view.members else { return };
-        if self.term().is_none_or(|term| term.is_yielding())
+        if answer.view.paused_for.is_some()
+            || self.term().is_none_or(|term| term.is_yielding())
             || self.tenure(now) < failback.min_tenure
         {
             return;

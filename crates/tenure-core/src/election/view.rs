@@ -1,5 +1,6 @@
 //! What this instance has seen of the resource: hearsay, good for timing and for people.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{Answer, Member, Outcome, View};
@@ -12,7 +13,7 @@ pub(super) struct Seen {
     pub(super) leader: Option<SeenLeader>,
     /// Who led last, as far as known: it lets the others go first.
     pub(super) last_holder: Option<InstanceId>,
-    pub(super) members: Vec<Member>,
+    pub(super) members: Arc<[Member]>,
     /// When they are to be listed next, and before when they must not be.
     members_due_at: Moment,
     members_rest_until: Moment,
@@ -112,9 +113,9 @@ impl Election {
     }
 
     fn note_leader(&mut self, now: Moment, view: &View) {
-        let holder = view.holder.clone().filter(|id| !id.is_mark());
-        if let Some(holder) = &holder {
-            self.seen.last_holder = Some(holder.clone());
+        let holder = view.holder.as_ref().filter(|id| !id.is_mark()).map(|id| self.shared(id));
+        if holder.is_some() {
+            self.seen.last_holder.clone_from(&holder);
         }
         // A successor that has not claimed the resource yet does not lead, nor does somebody whose
         // grant waits for replicas.
@@ -130,10 +131,18 @@ impl Election {
         }
     }
 
+    /// The same id, without a copy of its own where this instance has one already: thousands of
+    /// elections of one process see the same leader for hours.
+    fn shared(&self, id: &InstanceId) -> InstanceId {
+        let known = [Some(&self.settings.id), self.seen.last_holder.as_ref()];
+        known.into_iter().flatten().find(|known| *known == id).unwrap_or(id).clone()
+    }
+
     fn note_members(&mut self, now: Moment, members: &[Member]) {
-        if self.seen.members != members {
-            self.seen.members = members.to_vec();
-            self.tell(now, EventKind::MembersSeen(members.to_vec()));
+        if *self.seen.members != *members {
+            let known = |member: &Member| Member { id: self.shared(&member.id), ..member.clone() };
+            self.seen.members = members.iter().map(known).collect();
+            self.tell(now, EventKind::MembersSeen(Arc::clone(&self.seen.members)));
         }
         self.seen.members_turn = LIST_DISTANCE.saturating_mul(self.rank());
         self.seen.members_rest_until = now + self.seen.list_round();
@@ -203,7 +212,7 @@ impl Election {
         self.seen.warned.iter().any(|(from, _)| *from == source)
     }
 
-    /// What a person should look at now: the latest warning that still stands.
+    /// The latest warning that still applies.
     pub fn warning(&self) -> Option<&str> {
         self.seen.warned.last().map(|(_, text)| text.as_str())
     }

@@ -42,7 +42,7 @@ pub enum ForeignCommand {
     AddEntry(String, String, String),
 }
 
-/// What stands at a key, as any client can read it.
+/// The value at a key, as any client can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The type, in the store's word.

@@ -24,6 +24,13 @@ impl MemoryStore {
             .unwrap_or_default()
     }
 
+    /// Until when an operator paused `resource`; the origin of time without a pause.
+    pub fn paused_until(&self, resource: &Resource) -> ServerTime {
+        let record = self.record(ServerTime::default(), &resource.side_key("meta"));
+        let until = record.and_then(|record| record.number(Field::PausedUntil));
+        until.map(moment).unwrap_or_default()
+    }
+
     /// Breaks a rule: moves the end of a quarantine, in either direction. What keeps the key
     /// meanwhile ends with it.
     pub fn move_quarantine(&mut self, now: ServerTime, resource: &Resource, until: ServerTime) {

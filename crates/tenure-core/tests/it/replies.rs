@@ -70,6 +70,7 @@ fn detail(view: &mut View, word: &str) {
         "shows" => view.server_time = ServerTime(parse_token(value).get()),
         "clock" => view.server_time = ServerTime(NOON.0 + duration(value).as_micros() as u64),
         "wish" => view.wish = Some(wish(value)),
+        "paused_for" => view.paused_for = Some(duration(value)),
         "members" => view.members = Some(value.split(',').map(member).collect()),
         other => panic!("unknown detail {other:?}"),
     }

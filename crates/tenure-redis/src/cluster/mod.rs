@@ -117,7 +117,7 @@ impl Cluster {
         let mut slot = None;
         let mut kept = Vec::with_capacity(steps.len());
         for mut step in steps {
-            let stray = step.keys().iter().find(|key| {
+            let stray = step.keys().find(|key| {
                 let of_key = Slot::of(key);
                 *slot.get_or_insert(of_key) != of_key
             });
@@ -171,7 +171,8 @@ impl Drop for Cluster {
     }
 }
 
-fn astray(key: &str) -> StoreError {
+fn astray(key: &[u8]) -> StoreError {
+    let key = String::from_utf8_lossy(key);
     StoreError::unexpected(format!(
         "the key {key} lies in another slot of the cluster than the keys beside it: enclose the \
          part that they share in {{…}}"

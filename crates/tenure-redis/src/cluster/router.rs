@@ -12,6 +12,7 @@
 //! A redirection means that nothing was done, so the request may be sent again; whatever else goes
 //! wrong is for the caller to judge, who has one request under way at a time.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
@@ -27,7 +28,7 @@ use tokio::time::Instant;
 
 use super::address::ClusterAddress;
 use super::listener::ShardListeners;
-use super::survey::survey;
+use super::survey::{Known, survey};
 use crate::backoff::Backoff;
 use crate::connection::{CALLS_QUEUED_MAX, ConnectionOptions, Replies, SendMode};
 use crate::dial::Route;
@@ -70,9 +71,9 @@ impl SlotRequest {
     }
 
     /// What it is about, for people.
-    fn key(&self) -> &str {
-        let key = self.steps.first().and_then(|step| step.keys().first());
-        key.map_or("nothing", String::as_str)
+    fn key(&self) -> Cow<'_, str> {
+        let key = self.steps.first().and_then(|step| step.keys().next());
+        key.map_or("nothing".into(), String::from_utf8_lossy)
     }
 
     fn end(self, outcome: Result<Replies, StoreError>) {
@@ -456,7 +457,8 @@ async fn surveyed(
             Surveying::At(at) => {
                 tokio::time::sleep_until(*at).await;
                 let nodes = nodes_to_ask(address.seeds(), map);
-                *surveying = Surveying::Now(Box::pin(survey(Arc::clone(address), nodes)));
+                let survey = survey(Arc::clone(address), nodes, Known::from(map));
+                *surveying = Surveying::Now(Box::pin(survey));
             }
             Surveying::Now(survey) => return survey.await,
         }

@@ -16,13 +16,39 @@ use crate::node::Node;
 use crate::text::cleaned;
 use crate::url::RedisUrl;
 
-/// The first answer of `nodes`. The error is the one that a person can do most about.
+/// The first answer of `nodes`. The error is the one that a person can do most about. One that
+/// names no owner of any slot is of a node that was removed from the cluster if `known` has some.
 pub(super) async fn survey(
     address: Arc<ClusterAddress>,
     nodes: Vec<Node>,
+    known: Known,
 ) -> Result<SlotMap, StoreError> {
-    let answer = first_answer(&nodes, |node| ask(&address, node)).await;
+    let address = &address;
+    let ask = |node| async move {
+        let map = ask(address, node).await?;
+        match map.has_owners() || known == Known::Nothing {
+            true => Ok(map),
+            false => Err(StoreError::unreachable(format!("{node} knows no owner of any slot"))),
+        }
+    };
+    let answer = first_answer(&nodes, ask).await;
     answer.map_err(|failures| verdict(&failures))
+}
+
+/// What is known about the owners of slots before nodes are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Nothing,
+    Owners,
+}
+
+impl Known {
+    pub(super) fn from(map: Option<&SlotMap>) -> Self {
+        match map.is_some_and(SlotMap::has_owners) {
+            true => Known::Owners,
+            false => Known::Nothing,
+        }
+    }
 }
 
 async fn ask(address: &ClusterAddress, node: &Node) -> Result<SlotMap, StoreError> {
@@ -203,6 +229,10 @@ fn put_together(told: &[(Node, SlotMap)]) -> SlotMap {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -253,5 +283,41 @@ mod tests {
         knowing.learn_replica(&node(2), &node(9));
         let map = put_together(&[(node(2), knowing), (node(3), told([1, 2, 4]))]);
         assert_eq!(map.replicas_of(&node(2)).collect::<Vec<_>>(), [&node(9)]);
+    }
+
+    /// Answers CLUSTER SLOTS with this, and all else with OK.
+    fn serve(slots: String) -> Node {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (mut bytes, slots) = ([0; 4096], slots.clone());
+                thread::spawn(move || {
+                    while let Ok(len @ 1..) = stream.read(&mut bytes) {
+                        let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+                        for request in text.split('*').filter(|request| !request.is_empty()) {
+                            let is_asked = request.contains("SLOTS");
+                            let answer = if is_asked { &slots[..] } else { "+OK\r\n" };
+                            let _ = stream.write_all(answer.as_bytes());
+                        }
+                    }
+                });
+            }
+        });
+        Node { host: "127.0.0.1".into(), port }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_node_that_was_removed_from_the_cluster_is_not_believed() {
+        let owner = "*3\r\n$9\r\n127.0.0.1\r\n:7\r\n$2\r\nid\r\n";
+        let removed = serve("*0\r\n".into());
+        let member = serve(format!("*1\r\n*3\r\n:0\r\n:16383\r\n{owner}"));
+        let url = format!("redis+cluster://{removed},{member}");
+        let address = Arc::new(ClusterAddress::parse(&url).unwrap());
+        let nodes = vec![removed, member];
+        let told = async |known| survey(Arc::clone(&address), nodes.clone(), known).await.unwrap();
+        assert!(told(Known::Owners).await.has_owners());
+        // A cluster may have no owners yet.
+        assert!(!told(Known::Nothing).await.has_owners());
     }
 }

@@ -59,7 +59,7 @@ fn parse(address: &str) -> Result<QuorumAddress, String> {
         let Node { host: name, port } = host.node.clone();
         let login = host.login.clone().unwrap_or_else(|| shared.clone());
         RedisUrl {
-            place: Endpoint::network(name, port, parts.tls.clone()),
+            place: Endpoint::Tcp { host: name, port, tls: parts.tls.clone() },
             login: Login { database, ..login },
             mode: Mode::Available,
         }
@@ -96,7 +96,9 @@ mod tests {
             .collect();
         let app = ("app".to_owned(), "s@crt".to_owned());
         assert_eq!(logins, [app.clone(), app, ("other".to_owned(), "pw,2".to_owned())]);
-        assert!(matches!(&address.nodes()[1].place, Endpoint::Tls { tls, .. } if tls.ca.is_some()));
+        assert!(
+            matches!(&address.nodes()[1].place, Endpoint::Tcp { tls: Some(tls), .. } if tls.ca.is_some())
+        );
         assert!(!format!("{address:?} {address}").contains("s@crt"));
     }
 

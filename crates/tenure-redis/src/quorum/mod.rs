@@ -19,11 +19,10 @@ use tenure_core::{Resource, StoreError};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use self::address::FORM;
 pub(crate) use self::address::QuorumAddress;
 use self::listener::QuorumListener;
 use self::standing::Nodes;
-use crate::{RedisBackend, RedisUrl};
+use crate::RedisBackend;
 use tenure_backend::{
     Backend, Calling, ConnectError, Connection, Listening, SignalSink, Subscription,
 };
@@ -59,12 +58,6 @@ impl QuorumBackend {
         };
         let nodes = address.nodes().iter().map(open).collect::<Result<Vec<_>, _>>()?;
         Self::build(nodes, absent, address.to_string())
-    }
-
-    /// The nodes that an address names, for tools that examine each of them. `None` if it is not
-    /// the address of a quorum.
-    pub fn nodes_of(address: &str) -> Option<Result<Vec<RedisUrl>, ConnectError>> {
-        FORM.is_meant(address).then(|| Ok(QuorumAddress::parse(address)?.nodes().to_vec()))
     }
 
     /// A quorum of these nodes, each a backend for one server. `place` is the address to show.

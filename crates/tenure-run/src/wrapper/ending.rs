@@ -159,7 +159,11 @@ impl Wrapper {
         progress.lists += 1;
         progress.empty_lists = if nobody_is_left { progress.empty_lists + 1 } else { 0 };
         if progress.empty_lists >= EMPTY_LISTS {
-            return self.finish(now);
+            progress.look_at = now + progress.pause;
+            if !self.awaits_last_word(now) {
+                self.finish(now);
+            }
+            return;
         }
         let all_refused = !left.is_empty() && left.iter().all(|pid| program.refused.contains(pid));
         let is_hopeless = all_refused && !age.has_changed && progress.lists >= REFUSALS_MIN

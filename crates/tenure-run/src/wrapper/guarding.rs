@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tenure_core::Moment;
 
-use super::{GuardTrouble, Output, Program, Stage, StartError, Wrapper, WrapperMessage};
+use super::starting::SIGKILL;
+use super::{Ending, GuardTrouble, Output, Program, Stage, StartError, Wrapper, WrapperMessage};
 use crate::guard::STRAYS_MAX;
 use crate::orders::{NumberedOrder, Order, Reply};
 use crate::process::{ListedStray, Stray};
@@ -252,6 +253,29 @@ impl Wrapper {
         Some(number)
     }
 
+    /// Whether the guard may have killed the program, and has not been heard out: its word may
+    /// still be on the way when the program is seen to have ended. Answers come in order.
+    pub(super) fn awaits_last_word(&mut self, now: Moment) -> bool {
+        let Some(program) = &self.program else { return false };
+        let was_killed = program.leader == Some(Ending::Signalled(SIGKILL));
+        let is_open = was_killed && !program.is_cut_short && program.not_started.is_none();
+        if !is_open || program.watch_order.is_none() || !self.guard.is_ready() {
+            return false;
+        }
+        let number = match program.last_word {
+            Some(number) => number,
+            None => {
+                let kill_at = program.deadline.kill_at;
+                let Some(number) = self.order(now, Order::Until(kill_at)) else { return false };
+                if let Some(program) = &mut self.program {
+                    program.last_word = Some(number);
+                }
+                number
+            }
+        };
+        self.guard.orders_taken < number
+    }
+
     fn note_answer(&mut self, now: Moment, number: u64) {
         self.guard.failures = 0;
         self.guard.orders_taken = self.guard.orders_taken.max(number);
@@ -286,7 +310,7 @@ impl Wrapper {
             self.reap(leader);
         }
         if let Some(program) = &mut self.program {
-            program.watch_order = None;
+            (program.watch_order, program.last_word) = (None, None);
             if matches!(program.stage, Stage::Opening | Stage::Running) {
                 program.unguarded_since = program.unguarded_since.or(Some(now));
             }

@@ -187,7 +187,7 @@ pub struct Wrapper {
     /// Children that are not the program's: they were there before it.
     strangers: BTreeSet<Pid>,
     /// What descends from them, and becomes a child of this process when its parent ends.
-    below_strangers: strangers::Below,
+    below_strangers: strangers::Descendants,
     /// What the guard knows of the program beside its group.
     strays_told: BTreeSet<Stray>,
     /// Children that have ended, and since when that is known.
@@ -218,6 +218,8 @@ struct Program {
     group: Option<Pid>,
     /// The order by which its guard was told of it.
     watch_order: Option<u64>,
+    /// The order whose answer comes behind the guard's word that it killed the program.
+    last_word: Option<u64>,
     /// Since when it runs without a guard that knows it.
     unguarded_since: Option<Moment>,
     leader: Option<Ending>,
@@ -278,6 +280,7 @@ impl Wrapper {
             stage: Stage::Waiting,
             group: None,
             watch_order: None,
+            last_word: None,
             unguarded_since: None,
             leader: None,
             demand: None,

@@ -6,7 +6,7 @@ use super::{Output, Stage, StartError, Wrapper, WrapperMessage};
 use crate::process::{Ending, Pid};
 
 /// The number of the signal by which guards end programs.
-const SIGKILL: u8 = 9;
+pub(super) const SIGKILL: u8 = 9;
 
 impl Wrapper {
     /// Forks, as soon as there is a guard and the program before is forgotten.

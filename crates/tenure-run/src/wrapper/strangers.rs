@@ -10,12 +10,12 @@ use crate::process::{ListedChild, ListedStray, Pid, Stray};
 /// What descends from strangers, as the last two lists showed it. One list may miss a process whose
 /// parent ends while it is made.
 #[derive(Debug, Default)]
-pub(super) struct Below {
+pub(super) struct Descendants {
     last: BTreeSet<Stray>,
     before: BTreeSet<Stray>,
 }
 
-impl Below {
+impl Descendants {
     fn contains(&self, stray: Stray) -> bool {
         self.last.contains(&stray) || self.before.contains(&stray)
     }

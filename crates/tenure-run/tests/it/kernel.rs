@@ -106,6 +106,11 @@ impl Kernel {
         self.processes.get(&pid).is_some_and(|process| process.zombie.is_none())
     }
 
+    /// Whether a signal would still change how it ends.
+    pub(crate) fn is_alive(&self, pid: i32) -> bool {
+        self.processes.get(&pid).is_some_and(|it| it.zombie.is_none() && !it.is_dying)
+    }
+
     /// Ends a process. Its children become those of the wrapper while that lives.
     pub(crate) fn exit(&mut self, now: u64, pid: i32, ending: Ending) {
         let Some(process) = self.processes.get_mut(&pid).filter(|it| it.zombie.is_none()) else {

@@ -78,6 +78,8 @@ struct GuardParty {
     orders: VecDeque<(u64, NumberedOrder)>,
     replies: VecDeque<(u64, Reply)>,
     wrapper_gone: bool,
+    /// The leader that it killed.
+    killed: Option<i32>,
 }
 
 struct Term {
@@ -613,6 +615,7 @@ impl World {
             orders: VecDeque::new(),
             replies: VecDeque::new(),
             wrapper_gone: false,
+            killed: None,
         });
     }
 
@@ -795,6 +798,9 @@ impl World {
             RunOutcome::ByItself(_) if !term.has_executed => {
                 self.violate("a program that never ran ended by itself".into());
             }
+            RunOutcome::ByItself(Ending::Signalled(_)) if self.was_killed_by_guard(&term) => {
+                self.violate("a program that the guard killed ended by itself".into());
+            }
             RunOutcome::WithItsTerm(Some(Ending::Exited(_))) if !term.was_disturbed => {
                 self.violate("a program that ended by itself ended with its term".into());
             }
@@ -814,6 +820,12 @@ impl World {
         } else {
             self.next_term_at = Some(self.now + self.random.between(0, 300));
         }
+    }
+
+    /// By one that is there to say so.
+    fn was_killed_by_guard(&self, term: &Term) -> bool {
+        let guard = self.guards.last().filter(|guard| guard.state != State::Dead);
+        guard.is_some_and(|guard| guard.killed.is_some() && guard.killed == term.leader)
     }
 
     fn is_left(&self, term: u64) -> bool {
@@ -843,6 +855,8 @@ impl World {
                 }
                 match output {
                     GuardOutput::KillGroup(group) => {
+                        let lives = kernel.is_alive(group.get());
+                        guard.killed = lives.then_some(group.get()).or(guard.killed);
                         let answer = kernel.kill_group(group.get());
                         guard.machine.handle_killed(moment(now), group, answer);
                     }

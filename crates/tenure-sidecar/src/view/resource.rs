@@ -14,7 +14,7 @@ use super::{fine_ms, whole_ms};
 use crate::clock;
 use crate::follow::{vacancy_text, vacancy_word};
 use crate::timestamp::Timestamp;
-use crate::watched::{Own, Reach, Seen, Watched};
+use crate::watched::{OwnState, Reach, Seen, Watched};
 
 /// A member that was silent for this many of its own leases is taken for gone.
 const SILENT_LEASES_MAX: u32 = 3;
@@ -220,7 +220,7 @@ fn lease(own: Option<&Status>, seen: &Seen) -> Option<Duration> {
     own.map(|status| status.timing.ttl()).or_else(|| seen.leader_ttl())
 }
 
-fn leader(watched: &Watched, seen: &Seen, own: &Own) -> Option<Leader> {
+fn leader(watched: &Watched, seen: &Seen, own: &OwnState) -> Option<Leader> {
     let leader = watched.known_leader(seen, own)?;
     let token = leader.token.map(Token::get);
     let own_remaining = own.status.as_ref().filter(|_| own.leads).map(|own| own.remaining);
@@ -241,7 +241,7 @@ fn leads_for(seen: &Seen, token: u64) -> Option<u64> {
     Some(server_ms.saturating_sub(term.began_at.0) + whole_ms(age))
 }
 
-fn vacancy(seen: &Seen, own: &Own, is_held: bool) -> Option<Vacancy> {
+fn vacancy(seen: &Seen, own: &OwnState, is_held: bool) -> Option<Vacancy> {
     if own.leads || !is_held {
         return None;
     }
@@ -273,7 +273,7 @@ fn vacancy(seen: &Seen, own: &Own, is_held: bool) -> Option<Vacancy> {
     Some(Vacancy { code, text, left_ms: left.map(whole_ms) })
 }
 
-fn members(watched: &Watched, seen: &Seen, own: &Own) -> Vec<Member> {
+fn members(watched: &Watched, seen: &Seen, own: &OwnState) -> Vec<Member> {
     let Some(observation) = &seen.observation else { return Vec::new() };
     let (age, leader) = (seen.age().unwrap_or_default(), watched.known_leader(seen, own));
     let view = |member: &SeenMember| {

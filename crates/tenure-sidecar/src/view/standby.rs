@@ -10,7 +10,7 @@ use tenure::{Leadership, Role, Status};
 use super::resource::ENDING;
 use crate::follow::vacancy_text;
 use crate::timestamp::Timestamp;
-use crate::watched::{Own, Reach, Seen, Watched};
+use crate::watched::{OwnState, Reach, Seen, Watched};
 
 /// One resource in those words.
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ pub(crate) fn standby(watched: &Watched, instance_id: &str, connection: &Connect
 /// What a person should look at. Each line raises `hasWarning`.
 fn warnings(
     watched: &Watched,
-    own: &Own,
+    own: &OwnState,
     seen: &Seen,
     redis_available: bool,
     lacks_leader: bool,

@@ -197,6 +197,19 @@ fn a_silent_store_makes_the_leader_unknown_and_nothing_is_offered() {
     }
 }
 
+#[test]
+fn members_of_a_store_that_never_answered_are_not_known() {
+    let mut stage = Stage::redis();
+    let looker = stage.client("ops");
+    stage.server().kill();
+    let served = stage.serve(Sidecar::builder(looker).observe(RESOURCE));
+    let browser = Browser::open(&format!("http://{}/", served.address));
+    browser.wait_text("#link-text", |text| text == "store unreachable");
+    browser.wait_text(".members", |text| text.contains("Not known yet"));
+    let said = browser.run("return document.body.innerText");
+    assert!(!said.as_str().unwrap().contains("Nobody takes part"), "{said}");
+}
+
 /// A tab that slept, or a network that stood still: what comes late is old.
 #[test]
 fn late_events_are_not_taken_for_news() {

@@ -72,36 +72,43 @@ fn a_store_that_never_answered_is_not_called_up() {
 
 #[test]
 fn a_leader_whose_lease_is_over_is_unknown_and_not_shown() {
-    for silence in Scene::SILENCES {
-        let mut scene = Scene::new();
-        wait_until("a look that metrics tell of", GENEROUS, || {
-            metric(&scene.served, "tenure_token").is_some()
-        });
-        silence(&mut scene);
-        let served = &scene.served;
-        let status = served.wait_for("the leader is unknown", "/status", |status| {
-            let resource = &status["resources"][0];
-            resource["leader"].is_null() && resource["unknown"].is_object()
-        });
-        check_status(&status["resources"][0]);
-        // Within the same silence, whoever is asked.
-        assert_ne!(status["resources"][0]["store"]["state"], "up", "{status}");
-        assert_eq!(metric(served, "tenure_store_up"), Some(0.0));
-        assert_eq!(served.json("/monitoring/standby-status")["redisAvailable"], false);
-
-        assert_eq!(served.json("/leader")["leader"], Value::Null);
-        let standby = served.json("/monitoring/standby-status");
-        assert_eq!(standby["currentLockHolder"], Value::Null);
-        let warnings = standby["warnings"].to_string();
-        assert!(warnings.contains("unknown since") && warnings.contains("ada"), "{warnings}");
-        assert!(!warnings.contains("nobody leads"), "{warnings}");
-
-        assert_eq!(metric(served, "tenure_leader_known"), Some(0.0));
-        for stale in ["tenure_token", "tenure_members", "tenure_members_ready", "tenure_paused"] {
-            assert_eq!(metric(served, stale), None, "{stale}");
+    // All wait in the same seconds.
+    std::thread::scope(|scope| {
+        for silence in Scene::SILENCES {
+            scope.spawn(move || check_silence(silence));
         }
-        assert!(metric(served, "tenure_seen_age_seconds") > Some(0.0));
+    });
+}
+
+fn check_silence(silence: fn(&mut Scene)) {
+    let mut scene = Scene::new();
+    wait_until("a look that metrics tell of", GENEROUS, || {
+        metric(&scene.served, "tenure_token").is_some()
+    });
+    silence(&mut scene);
+    let served = &scene.served;
+    let status = served.wait_for("the leader is unknown", "/status", |status| {
+        let resource = &status["resources"][0];
+        resource["leader"].is_null() && resource["unknown"].is_object()
+    });
+    check_status(&status["resources"][0]);
+    // Within the same silence, whoever is asked.
+    assert_ne!(status["resources"][0]["store"]["state"], "up", "{status}");
+    assert_eq!(metric(served, "tenure_store_up"), Some(0.0));
+    assert_eq!(served.json("/monitoring/standby-status")["redisAvailable"], false);
+
+    assert_eq!(served.json("/leader")["leader"], Value::Null);
+    let standby = served.json("/monitoring/standby-status");
+    assert_eq!(standby["currentLockHolder"], Value::Null);
+    let warnings = standby["warnings"].to_string();
+    assert!(warnings.contains("unknown since") && warnings.contains("ada"), "{warnings}");
+    assert!(!warnings.contains("nobody leads"), "{warnings}");
+
+    assert_eq!(metric(served, "tenure_leader_known"), Some(0.0));
+    for stale in ["tenure_token", "tenure_members", "tenure_members_ready", "tenure_paused"] {
+        assert_eq!(metric(served, stale), None, "{stale}");
     }
+    assert!(metric(served, "tenure_seen_age_seconds") > Some(0.0));
 }
 
 fn check_status(resource: &Value) {

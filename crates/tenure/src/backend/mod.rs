@@ -13,13 +13,12 @@ pub mod conformance;
 mod embedded;
 mod registry;
 
-/// Elections on Redis, Valkey and stores that speak their protocol.
+/// Elections on Redis, Valkey and stores that speak their protocol. Tools that examine the servers
+/// behind an address use `Topology` of the crate `tenure-redis`.
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_redis::{
-        ClusterSurvey, Connector, Dialing, Endpoint, FailoverForecast, Login, Mode,
-        REDIAL_WAIT_MAX, RedisBackend, RedisUrl, SentinelAnswer, SentinelSurvey, Shard, Stream,
-        SurveyError, TlsFiles, Topology,
+        Connector, Dialing, Endpoint, Login, Mode, RedisBackend, RedisUrl, Stream, TlsFiles,
     };
 }
 

@@ -88,16 +88,11 @@ impl Loader {
         self
     }
 
-    /// Chooses this profile instead of the one in `TENURE_PROFILE`.
+    /// Chooses this profile instead of the one in `TENURE_PROFILE`. `label` says what chose it, for
+    /// example `--profile`.
     #[must_use]
-    pub fn profile(self, profile: impl Into<String>) -> Self {
-        self.profile_from(profile, "the program")
-    }
-
-    /// Like [`profile`](Self::profile). Errors say that `origin`, for example a flag, chose it.
-    #[must_use]
-    pub fn profile_from(mut self, profile: impl Into<String>, origin: impl Into<String>) -> Self {
-        self.profile = Some((profile.into(), origin.into()));
+    pub fn profile(mut self, profile: impl Into<String>, label: &str) -> Self {
+        self.profile = Some((profile.into(), label.to_owned()));
         self
     }
 

@@ -20,7 +20,6 @@
 
 mod belonging;
 mod connect;
-mod duration;
 mod election;
 mod environment;
 mod format;
@@ -37,7 +36,6 @@ mod url;
 mod value;
 mod variables;
 
-pub use duration::{DurationError, format_duration, parse_duration};
 pub use election::ElectionConfig;
 pub use format::Format;
 pub use loader::Loader;
@@ -47,4 +45,3 @@ pub use reference::{KnownSetting, known_settings};
 pub use resolve::{Config, Setting, Warning};
 pub use sidecar::SidecarConfig;
 pub use store::StoreConfig;
-pub use variables::Environment;

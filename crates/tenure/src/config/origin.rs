@@ -18,18 +18,17 @@ pub enum Origin {
     Argument(String),
 }
 
-/// A place in a configuration file.
+/// A place in a configuration file, displayed as `tenure.toml:7`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct FilePosition {
     /// The file as it was named.
-    pub file: Arc<str>,
+    pub(super) file: Arc<str>,
     /// The line, counted from 1.
-    pub line: usize,
+    pub(super) line: usize,
     /// The profile whose section it is in.
-    pub profile: Option<Arc<str>>,
+    pub(super) profile: Option<Arc<str>>,
     /// The variables that were put into the value.
-    pub variables: Vec<String>,
+    pub(super) variables: Vec<String>,
 }
 
 /// Which layer a value belongs to. A later one outranks an earlier one.

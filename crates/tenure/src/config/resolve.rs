@@ -5,9 +5,9 @@ use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
+use tenure_core::timing::duration_text;
 use tenure_core::{InstanceId, NameError, Resource};
 
-use super::duration::format_duration;
 use super::election::{ElectionConfig, Scope};
 use super::environment::variable_form;
 use super::layers::{Leaf, Leaves};
@@ -291,7 +291,7 @@ impl Default for Config {
 fn ttl_warning(ttl: Duration) -> Option<String> {
     const SHORT: Duration = Duration::from_secs(1);
     const LONG: Duration = Duration::from_secs(3600);
-    let shown = format_duration(ttl);
+    let shown = duration_text(ttl);
     if ttl < SHORT {
         return Some(format!(
             "{shown} is short: a slow network or a busy host ends terms; use ≥ 1s"

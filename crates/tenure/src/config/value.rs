@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::duration::{format_duration, parse_duration};
+use tenure_core::duration::parse_duration;
+use tenure_core::timing::duration_text;
+
 use super::schema::Kind;
 use super::store::shown_address;
 use super::variables::Piece;
@@ -102,7 +104,7 @@ impl Parsed {
             Parsed::Command(command) => shown_command(command.reveal()),
             Parsed::Switch(on) => on.to_string(),
             Parsed::Whole(number) => number.to_string(),
-            Parsed::Duration(duration) => format_duration(*duration),
+            Parsed::Duration(duration) => duration_text(*duration),
         }
     }
 }

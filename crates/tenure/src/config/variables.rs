@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The environment: names and values. Whoever loads a configuration passes it in.
-pub type Environment = BTreeMap<String, String>;
+pub(super) type Environment = BTreeMap<String, String>;
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One election as the driver keeps it: the machine, and what is under way for it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tenure_core::protocol::Request;
@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::state::{ElectionState, Successor, TermCell, Wishes};
 use crate::status::Status;
 use crate::term::TermState;
-use crate::trace::{self, Circumstances, Trouble};
+use crate::trace::{self, LogContext, Trouble};
 
 use super::inbox::{ElectionKey, Inbox, Reply};
 
@@ -47,7 +47,11 @@ pub(super) struct Entry {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) shares_connection: bool,
     policy: Policy,
-    circumstances: Circumstances,
+    /// The process ends because a term was lost.
+    exits: bool,
+    /// Held while the log is told why.
+    last_words: Option<mpsc::Sender<()>>,
+    log_context: LogContext,
     pub(super) asks: Vec<PendingAsk>,
     /// The moment under which this election is in the driver's timers.
     pub(super) timer: Moment,
@@ -56,7 +60,7 @@ pub(super) struct Entry {
     work_told: bool,
     told_to_stand_back: bool,
     /// Who waits for the hand-overs under way.
-    hand_overs: HashMap<HandOver, oneshot::Sender<HandOverOutcome>>,
+    hand_overs: BTreeMap<HandOver, oneshot::Sender<HandOverOutcome>>,
     hand_overs_begun: u64,
     /// Why attempts fail, as last logged.
     wait_told: Option<&'static str>,
@@ -117,13 +121,15 @@ impl Entry {
             backend,
             shares_connection,
             policy,
-            circumstances: Circumstances { is_single, trouble: None },
+            exits: false,
+            last_words: None,
+            log_context: LogContext { is_single, trouble: None },
             asks: Vec::new(),
             timer: Moment::NEVER,
             cuts_off_at: Moment::NEVER,
             work_told: false,
             told_to_stand_back: false,
-            hand_overs: HashMap::new(),
+            hand_overs: BTreeMap::new(),
             hand_overs_begun: 0,
             wait_told: None,
             term: None,
@@ -202,6 +208,10 @@ impl Entry {
     fn tell_work(&mut self, cell: &TermCell, now: Moment) -> bool {
         let changed = self.work_told != cell.work_runs();
         if changed {
+            if self.state.is_stopping() && self.machine.token().is_none() {
+                // First: once the work of a lost term is gone, it would contend again, for nobody.
+                self.machine.stop(now);
+            }
             self.work_told = cell.work_runs();
             self.machine.handle_work(now, self.work_told);
         }
@@ -228,7 +238,7 @@ impl Entry {
     fn own_up(&self, event: &mut Event) {
         if let EventKind::StateChanged { reason, .. } = &mut event.kind
             && *reason == Reason::Granted
-            && !self.state.status.borrow().enabled
+            && !self.state.status.read().enabled
         {
             *reason = Reason::SwitchedOff;
         }
@@ -238,7 +248,7 @@ impl Entry {
         let parting = self.asks.iter().any(|ask| ask.purpose == Purpose::Farewell)
             || outputs.iter().any(is_farewell);
         let (role, reason) = (self.machine.role(), self.machine.role_reason());
-        self.state.status.send_if_modified(|status| {
+        self.state.status.update(|status| {
             let mut changed = status.parting != parting || status.role != role;
             status.parting = parting;
             status.role = role;
@@ -263,25 +273,34 @@ impl Entry {
         });
     }
 
-    /// Tells whoever listens; `true` when the election has stopped for good. Work is stopped
-    /// before anything is logged: a log may block.
+    /// Whether this must not be asked: a process that ends would be granted a term for nobody.
+    pub(super) fn keeps_back(&self, request: &Request) -> bool {
+        self.exits && matches!(request, Request::Acquire(_))
+    }
+
+    /// Stops work. Done for all outputs of a turn before any of them is carried out or logged: a
+    /// log may block.
+    pub(super) fn act_on(&mut self, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Tell(event) = output {
+                self.act_on_event(event);
+            }
+        }
+    }
+
+    /// Tells whoever listens; `true` when the election has stopped for good.
     pub(super) fn tell(&mut self, event: Event) -> bool {
         let stopped = matches!(event.kind, EventKind::StateChanged { to: Role::Stopped, .. });
-        self.act_on(&event);
-        trace::log(&self.state, &event, self.circumstances);
+        trace::log(&self.state, &event, self.log_context);
         self.log_wait_once(&event.kind);
         self.note_trouble(&event.kind);
-        if let (EventKind::Lost { reason, .. }, Some(code)) =
-            (&event.kind, self.policy.exit_on_loss)
-            && reason.is_involuntary()
-        {
-            exit(code);
-        }
+        // The process may end now, if it is to.
+        self.last_words = None;
         self.state.publish(event);
         stopped
     }
 
-    fn act_on(&mut self, event: &Event) {
+    fn act_on_event(&mut self, event: &Event) {
         match &event.kind {
             EventKind::StopWork { by, reason, .. } => {
                 if let Some(term) = &self.term {
@@ -298,6 +317,10 @@ impl Entry {
             EventKind::Lost { reason, .. } => {
                 self.cuts_off_at = Moment::NEVER;
                 self.with_term(|term| term.end(reason.clone()));
+                if let Some(code) = self.policy.exit_on_loss.filter(|_| reason.is_involuntary()) {
+                    self.exits = true;
+                    self.last_words = Some(exit(code));
+                }
             }
             _ => {}
         }
@@ -307,11 +330,11 @@ impl Entry {
     fn log_wait_once(&mut self, kind: &EventKind) {
         match kind {
             EventKind::ElectionFailed { reason: reason @ Reason::Store(_) } => {
-                trace::log_wait(&self.state, reason, self.circumstances);
+                trace::log_wait(&self.state, reason, self.log_context);
             }
             EventKind::ElectionFailed { reason } if self.wait_told != Some(reason.code()) => {
                 self.wait_told = Some(reason.code());
-                trace::log_wait(&self.state, reason, self.circumstances);
+                trace::log_wait(&self.state, reason, self.log_context);
             }
             EventKind::Acquired { .. } => self.wait_told = None,
             _ => {}
@@ -320,7 +343,7 @@ impl Entry {
 
     /// Trouble lasts until the store does what it is asked.
     fn note_trouble(&mut self, kind: &EventKind) {
-        let known = &mut self.circumstances.trouble;
+        let known = &mut self.log_context.trouble;
         match kind {
             EventKind::StateChanged { to: Role::Unknown | Role::Suspect, reason, .. }
             | EventKind::ElectionFailed { reason: reason @ Reason::Store(_) } => {
@@ -360,7 +383,7 @@ impl Entry {
         let unanswered = reply.as_ref().is_err_and(|error| {
             matches!(error.kind(), StoreErrorKind::TimedOut | StoreErrorKind::Unreachable)
         });
-        self.state.status.send_if_modified(|status| {
+        self.state.status.update(|status| {
             status.counts.renewals_failed += u64::from(is_renewal && reply.is_err());
             status.counts.unanswered += u64::from(unanswered);
             status.unanswered = unanswered;
@@ -472,15 +495,23 @@ fn note(status: &mut Status, event: &Event) -> bool {
             return false;
         }
         EventKind::LeaderSeen(leader) => status.seen_leader.clone_from(leader),
-        EventKind::MembersSeen(members) => status.seen_members = members.as_slice().into(),
+        EventKind::MembersSeen(members) => status.seen_members = Arc::clone(members),
         // The role, the reason and the warning are compared as they are.
         _ => return false,
     }
     true
 }
 
-/// Ends the process from a thread of its own: what runs at exit may take its time, renewals of
-/// other elections must not wait for it.
-fn exit(code: i32) {
-    std::thread::spawn(move || std::process::exit(code));
+/// How long a process that ends waits for the log to have the reason: a log may block.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+
+/// Ends the process once what is returned is dropped, or a moment later. From a thread of its own:
+/// what runs at exit may take its time, renewals of other elections must not wait for it.
+fn exit(code: i32) -> mpsc::Sender<()> {
+    let (logging, logged) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = logged.recv_timeout(LAST_WORDS_MAX);
+        std::process::exit(code)
+    });
+    logging
 }

@@ -239,7 +239,10 @@ impl Driver {
             true => self.connection.borrow().clone(),
             false => Connection::Up,
         };
-        state.status.send_modify(|status| status.connection = connection);
+        state.status.update(|status| {
+            status.connection = connection;
+            true
+        });
         let mut entry =
             Entry::new(machine, state, Arc::clone(&backend), shares_connection, policy, is_single);
         entry.listen(&resource, key, &self.inbox);
@@ -289,7 +292,10 @@ impl Driver {
         let keys: Vec<ElectionKey> = sharing.map(|(key, _)| *key).collect();
         for key in keys {
             if let Some(entry) = self.elections.get(&key) {
-                entry.state.status.send_modify(|status| status.connection = connection.clone());
+                entry.state.status.update(|status| {
+                    status.connection = connection.clone();
+                    true
+                });
             }
             if let Connection::Down(error) = &connection {
                 let error = error.clone();
@@ -330,6 +336,7 @@ impl Driver {
     fn turn(&mut self, key: ElectionKey, input: impl FnOnce(&mut Machine, Moment)) {
         let Some(entry) = self.elections.get_mut(&key) else { return };
         let (outputs, wakes_at) = entry.advance(&self.clock, input);
+        entry.act_on(&outputs);
         let mut stopped = false;
         for output in outputs {
             match output {
@@ -349,6 +356,9 @@ impl Driver {
 
     fn ask(&mut self, key: ElectionKey, ask: AskId, request: Request, timeout: Duration) {
         let Some(entry) = self.elections.get_mut(&key) else { return };
+        if entry.keeps_back(&request) {
+            return;
+        }
         if let Request::Acquire(acquire) = &request {
             self.attempts = self.attempts.max(acquire.attempt);
         }

@@ -26,6 +26,7 @@ pub(crate) async fn hand_over(
     state: &Arc<ElectionState>,
     successor: Successor,
 ) -> Result<InstanceId, Error> {
+    state.check_process()?;
     let stopped = || Error::Stopped { name: state.resource.name().to_owned() };
     let (reply, settled) = oneshot::channel();
     let mut is_full = false;

@@ -7,7 +7,7 @@ mod run;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Event, InstanceId, Resource, Role};
+use tenure_core::{Event, InstanceId, Resource};
 
 use crate::client::Client;
 use crate::events::Events;
@@ -85,7 +85,7 @@ impl Election {
 
     /// Follows the status. It has the latest state only and keeps no queue.
     pub fn watch(&self) -> Watch {
-        Watch::new(self.state().status.subscribe(), self.state().clock.clone())
+        Watch::new(Arc::clone(&self.state().status), self.state().clock.clone())
     }
 
     /// The stream of events from now on; [`ElectionBuilder::events`] has them from the first.
@@ -129,16 +129,17 @@ impl Election {
 
     /// Waits until this instance leads. Fails if the election has been stopped.
     pub async fn wait_for_leadership(&self) -> Result<Term, Error> {
-        let mut status = self.state().status.subscribe();
+        self.state().check_process()?;
+        let status = &self.state().status;
         loop {
+            let seen = status.version();
             if let Some(term) = self.term() {
                 return Ok(term);
             }
-            if status.borrow_and_update().role == Role::Stopped {
+            if self.state().has_stopped() {
                 return Err(self.stopped_error());
             }
-            // The sender lives in the state that this handle holds.
-            let _ = status.changed().await;
+            status.changed_since(seen).await;
         }
     }
 
@@ -182,7 +183,10 @@ impl Election {
     /// Stops the work, releases the term, then returns. This instance stays a candidate, but lets
     /// other ready members go first. Does nothing without a term.
     pub async fn resign(&self) {
-        let Some(token) = self.state().status.borrow().token else { return };
+        if self.state().check_process().is_err() {
+            return; // It leads nothing, and nobody would answer.
+        }
+        let Some(token) = self.state().status.read().token else { return };
         self.state().wish(|wishes| wishes.resigns = true);
         wait_until_given_up(self.state(), token).await;
     }
@@ -204,6 +208,9 @@ impl Election {
     /// Leaves the election for good: stops the work, releases the term if the store answers,
     /// then returns.
     pub async fn stop(&self) {
+        if self.state().check_process().is_err() {
+            return;
+        }
         self.state().stop();
         self.state().stopped().await;
     }

@@ -122,7 +122,7 @@ impl<C: Commands> Meddler for Stranger<C> {
 async fn redis_keeps_the_contract() {
     let server = Arc::new(RedisServer::start());
     let meddler = Stranger(Arc::clone(&server));
-    let report = conformance::check_with(|| opened(&server), meddler).await;
+    let report = conformance::check_with(|| opened(&server), meddler, &[]).await;
     report.assert_passed();
     assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
 }
@@ -131,7 +131,7 @@ async fn redis_keeps_the_contract() {
 async fn a_cluster_keeps_the_contract() {
     let group = Arc::new(ClusterGroup::start().steady());
     let opened = || -> Arc<dyn Backend> { Arc::new(RedisBackend::open(&group.url()).unwrap()) };
-    let report = conformance::check_with(opened, Stranger(Arc::clone(&group))).await;
+    let report = conformance::check_with(opened, Stranger(Arc::clone(&group)), &[]).await;
     report.assert_passed();
     assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
 }
@@ -140,7 +140,7 @@ async fn a_cluster_keeps_the_contract() {
 async fn the_embedded_store_keeps_the_contract() {
     let store = EmbeddedStore::start().unwrap();
     let meddler = Stranger(store.clone());
-    let report = conformance::check_with(|| Arc::new(store.backend()), meddler).await;
+    let report = conformance::check_with(|| Arc::new(store.backend()), meddler, &[]).await;
     report.assert_passed();
     assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
 }

@@ -106,6 +106,7 @@ async fn gain_and_loss_that_nobody_watched_leave_the_latest_state_and_all_events
 async fn a_watch_is_silent_while_an_outage_or_a_wait_goes_on() {
     let world = World::new();
     let _ada = world.client("ada").await.election(NAME).start().await.unwrap();
+    world.settle().await;
     let bob = world.client("bob").await.election(NAME).start().await.unwrap();
     world.settle().await;
     world.advance(Duration::from_secs(60)).await;

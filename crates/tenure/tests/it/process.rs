@@ -2,10 +2,12 @@
 
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure::testing::World;
-use tenure::{MemoryBackend, OnLoss, Tenure, Tick};
+use tenure::{Error, MemoryBackend, OnLoss, Reason, Role, Tenure, Tick, blocking};
+use testkit::{GENEROUS, Process, RedisServer};
 
 /// Set in the child that plays the part.
 const PART: &str = "TENURE_TEST_PART";
@@ -42,6 +44,33 @@ async fn loss_ends_the_process_with_the_chosen_code() {
     }
     let played = play("loss_ends_the_process_with_the_chosen_code");
     assert_eq!(played.status.code(), Some(17), "{played:?}");
+}
+
+/// Nobody holds a guard, so nothing but the end of the process keeps it from contending again.
+#[tokio::test]
+async fn a_process_that_its_loss_ends_takes_no_other_term() {
+    const NAME: &str = "a_process_that_its_loss_ends_takes_no_other_term";
+    const STORE: &str = "TENURE_TEST_STORE";
+    if plays(NAME) {
+        let tenure = Tenure::builder().store(&std::env::var(STORE).unwrap());
+        let tenure = tenure.ttl(Duration::from_secs(3)).fresh_store(true).connect().await.unwrap();
+        let election = tenure.election("x").on_loss(OnLoss::Exit(17)).start().await.unwrap();
+        drop(election.wait_for_leadership().await.unwrap());
+        println!("leads");
+        std::future::pending::<()>().await;
+    }
+    let server = RedisServer::start();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("process::{NAME}"), "--nocapture"]);
+    command.env(PART, NAME).env(STORE, server.url());
+    let mut child = Process::spawn(command);
+    child.next_line_with("leads", GENEROUS);
+    server.cli(&["DEL", "tenure:x"]);
+    assert_eq!(child.wait(GENEROUS).code(), Some(17));
+    assert_eq!(server.cli(&["EXISTS", "tenure:x"]), "0", "nobody would be told by it");
+    let observer = Tenure::connect(&server.url()).await.unwrap().observe("x").unwrap();
+    let history = observer.history(20).await.unwrap();
+    assert_eq!(history.len(), 1, "{history:?}");
 }
 
 #[tokio::test]
@@ -83,6 +112,140 @@ fn a_forked_child_does_not_lead() {
         assert!(election.is_leader() && term.is_valid(), "the parent goes on");
         std::process::exit(code);
     });
+}
+
+/// What a child does before the parent's code knows that it is one must end, and touch nothing.
+#[test]
+fn a_forked_child_waits_for_nothing_of_its_parent() {
+    const NAME: &str = "a_forked_child_waits_for_nothing_of_its_parent";
+    if !plays(NAME) {
+        let played = play(NAME);
+        assert_eq!(played.status.code(), Some(42), "{played:?}");
+        return;
+    }
+    let store = Arc::new(MemoryBackend::new());
+    let tenure = blocking::wait(Tenure::builder().backend(store).connect()).unwrap();
+    let mut held = blocking::wait(tenure.lock("l").acquire()).unwrap();
+    let election = blocking::wait(tenure.election("x").start()).unwrap();
+    let [first, second] = [(), ()].map(|()| blocking::wait(election.wait_for_leadership()));
+    let (mut watch, mut events) = (election.watch(), election.events());
+    let mut changes = blocking::wait(tenure.observe("x").unwrap().changes()).unwrap();
+    blocking::wait(changes.next()).unwrap();
+    assert_eq!(watch.status().role, Role::Leader);
+    let child = fork();
+    if child == 0 {
+        die_in(GENEROUS);
+        let is_ok = blocking::wait(async {
+            let seen = watch.status();
+            let leads = seen.role != Role::Stopped || seen.token.is_some() || tenure.is_leader("x");
+            let hears = watch.wait_for_change().await.is_some() || events.next().await.is_some();
+            drop(events);
+            if leads || hears || changes.next().await != Err(Error::Forked) {
+                return false;
+            }
+            first.as_ref().unwrap().wait_for_renewal().await;
+            first.as_ref().unwrap().cancellation().cancelled().await;
+            election.set_ready(false);
+            held.wait_until_lost().await;
+            let released = held.release().await;
+            first.unwrap().resign().await;
+            election.resign().await;
+            let handed = election.hand_over("bob").await;
+            let led = election.wait_for_leadership().await.map(|_| ());
+            election.stop().await;
+            tenure.shutdown().await;
+            [released, handed.map(|_| ()), led].iter().all(|end| *end == Err(Error::Forked))
+        });
+        exit_at_once(if is_ok { 42 } else { 1 });
+    }
+    let code = wait_for(child);
+    assert!(held.is_held() && second.unwrap().is_valid(), "the parent goes on");
+    std::process::exit(code);
+}
+
+/// The store says that the term is over; the deadline of its lease is far.
+#[test]
+fn a_log_that_nobody_reads_keeps_no_work_going() {
+    const NAME: &str = "a_log_that_nobody_reads_keeps_no_work_going";
+    if !plays(NAME) {
+        let played = play(NAME);
+        assert_eq!(played.status.code(), Some(42), "{played:?}");
+        return;
+    }
+    let is_told = lose_while_the_log_is_stuck(OnLoss::Recontend);
+    std::process::exit(if is_told { 42 } else { 1 });
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_no_process_from_ending() {
+    const NAME: &str = "a_log_that_nobody_reads_keeps_no_process_from_ending";
+    if plays(NAME) {
+        lose_while_the_log_is_stuck(OnLoss::Exit(17));
+        std::thread::sleep(GENEROUS);
+        std::process::exit(1);
+    }
+    let played = play(NAME);
+    assert_eq!(played.status.code(), Some(17), "{played:?}");
+}
+
+/// Whether work was told that its term is over.
+fn lose_while_the_log_is_stuck(on_loss: OnLoss) -> bool {
+    tracing::subscriber::set_global_default(StuckAtLoss).unwrap();
+    let store = MemoryBackend::new();
+    let client = || {
+        let builder = Tenure::builder().backend(Arc::new(store.clone())).fresh_store(true);
+        blocking::wait(builder.ttl(Duration::from_secs(15)).connect()).unwrap()
+    };
+    let (tenure, operator) = (client(), client());
+    let election = blocking::wait(tenure.election("x").on_loss(on_loss).start()).unwrap();
+    let term = blocking::wait(election.wait_for_leadership()).unwrap();
+    IS_STUCK.store(true, Ordering::SeqCst);
+    blocking::wait(operator.observe("x").unwrap().force_clear("a test")).unwrap();
+    let (told, is_told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        blocking::wait(term.wait_until_over());
+        let _ = told.send(term.stop_reason());
+    });
+    // By the clock alone it would end, too, but later.
+    is_told.recv_timeout(GENEROUS).is_ok_and(|reason| reason != Some(Reason::LeaseEnded))
+}
+
+static IS_STUCK: AtomicBool = AtomicBool::new(false);
+
+/// A log whose reader has stopped when a leader becomes a standby. Lines about the grant pass: they
+/// may be written after whoever waits for it was woken.
+struct StuckAtLoss;
+
+#[derive(Default)]
+struct IsOfStandby(bool);
+
+impl tracing::field::Visit for IsOfStandby {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 |= field.name() == "role" && format!("{value:?}").contains("standby");
+    }
+}
+
+impl tracing::Subscriber for StuckAtLoss {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "tenure"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut is_of_standby = IsOfStandby::default();
+        event.record(&mut is_of_standby);
+        while is_of_standby.0 && IS_STUCK.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 #[tokio::test]
@@ -178,6 +341,15 @@ fn exit_at_once(code: i32) -> ! {
     }
     // SAFETY: ends the process without running anything of the parent's.
     unsafe { _exit(code) }
+}
+
+#[allow(unsafe_code)]
+fn die_in(limit: Duration) {
+    unsafe extern "C" {
+        fn alarm(seconds: u32) -> u32;
+    }
+    // SAFETY: a plain call of the C library.
+    unsafe { alarm(limit.as_secs() as u32) };
 }
 
 #[allow(unsafe_code)]

@@ -153,7 +153,9 @@ async fn a_quarantine_is_not_lengthened_by_a_clock_that_steps_back() {
 }
 
 /// What a server says to one request once it follows a master that knows nothing of the term.
-async fn ask_a_replica(request: impl FnOnce(Token, &Actor) -> Request) -> StoreError {
+async fn ask_a_replica(
+    request: impl FnOnce(Token, &Actor) -> Request + Send + 'static,
+) -> StoreError {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     other.cli(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
     let [ada, bob, _] = cast(&server);
@@ -166,21 +168,33 @@ async fn ask_a_replica(request: impl FnOnce(Token, &Actor) -> Request) -> StoreE
     said.map(|answer| panic!("{request:?} was answered by {answer:?}")).unwrap_err()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// A thread for each request: all of them wait in the same seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 5)]
 async fn a_master_that_became_a_replica_has_no_say_about_terms() {
-    let said = [
-        ask_a_replica(|token, _| Request::Renew { token, ttl: LONG, fleet_max_ttl: LONG }).await,
-        ask_a_replica(|token, _| Request::Adopt { token, ttl: LONG, fleet_max_ttl: LONG }).await,
-        ask_a_replica(|token, _| Request::Release { token, reason: CloseReason::Released }).await,
-        ask_a_replica(|token, bob| Request::Transfer {
+    let asked = [
+        tokio::spawn(ask_a_replica(|token, _| Request::Renew {
+            token,
+            ttl: LONG,
+            fleet_max_ttl: LONG,
+        })),
+        tokio::spawn(ask_a_replica(|token, _| Request::Adopt {
+            token,
+            ttl: LONG,
+            fleet_max_ttl: LONG,
+        })),
+        tokio::spawn(ask_a_replica(|token, _| Request::Release {
+            token,
+            reason: CloseReason::Released,
+        })),
+        tokio::spawn(ask_a_replica(|token, bob| Request::Transfer {
             token,
             to: bob.id.clone(),
             claim_ttl: SHORT,
-        })
-        .await,
-        ask_a_replica(|token, _| Request::Refuse { token, reason: "busy".into() }).await,
+        })),
+        tokio::spawn(ask_a_replica(|token, _| Request::Refuse { token, reason: "busy".into() })),
     ];
-    for error in said {
+    for said in asked {
+        let error = said.await.unwrap();
         assert_eq!(error.kind(), StoreErrorKind::WrongNode, "{error:?}");
     }
 }

@@ -339,7 +339,7 @@ async fn a_quorum_keeps_the_contract_of_backends() {
         let made = std::sync::Mutex::new(backends);
         let make = || made.lock().unwrap().pop().unwrap() as Arc<dyn Backend>;
         let meddler = Stranger(Everywhere(nodes.ports()));
-        let report = conformance::check_without(make, meddler, OTHERWISE).await;
+        let report = conformance::check_with(make, meddler, OTHERWISE).await;
         report.assert_passed();
         assert!(report.skipped().is_empty() && report.passed().len() > 40, "{report}");
     }

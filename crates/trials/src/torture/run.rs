@@ -14,7 +14,7 @@ use super::history::{History, What};
 use super::net::Net;
 use super::row::{Expected, FleetKind, Group, Mode, Row, Topology};
 use super::verdict::{Ticks, Verdict, judge};
-use super::world::{Clock, INSTANCES, World, Wounds};
+use super::world::{ActiveFaults, Clock, INSTANCES, World};
 use super::{store, worker};
 use crate::clock;
 
@@ -114,7 +114,7 @@ pub fn run_group(group: &Group, budget: &Budget, tell: &dyn Fn(&str)) -> Vec<Tor
         net,
         clocks,
         random: Random::seeded(budget.seed),
-        wounds: Wounds::default(),
+        wounds: ActiveFaults::default(),
         promoted_at: None,
     };
     let mut outcomes = Vec::new();

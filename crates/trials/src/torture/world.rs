@@ -35,7 +35,7 @@ pub(super) struct World {
     /// moved.
     pub(super) clocks: Vec<Clock>,
     pub(super) random: Random,
-    pub(super) wounds: Wounds,
+    pub(super) wounds: ActiveFaults,
     /// When another was last promoted.
     pub(super) promoted_at: Option<Moment>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Clock {
 
 /// What must be undone.
 #[derive(Default)]
-pub(super) struct Wounds {
+pub(super) struct ActiveFaults {
     dead: BTreeSet<usize>,
     paused: BTreeSet<usize>,
     watcher_paused: bool,

@@ -55,6 +55,23 @@ impl Instance {
         }
     }
 
+    /// Waits for a line that begins with each of these, from now on. Two threads say them, in
+    /// whichever order.
+    pub(crate) fn wait_for_both(&mut self, words: [&str; 2]) -> [Line; 2] {
+        let mut found = [None, None];
+        loop {
+            let line = self.wait_for("");
+            for (words, found) in words.iter().zip(&mut found) {
+                if found.is_none() && line.text.starts_with(words) {
+                    *found = Some(line.clone());
+                }
+            }
+            if let [Some(one), Some(other)] = &found {
+                return [one.clone(), other.clone()];
+            }
+        }
+    }
+
     pub(crate) fn wait_for_work(&mut self) -> Line {
         self.wait_for("work-begin")
     }

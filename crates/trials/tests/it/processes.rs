@@ -40,8 +40,7 @@ fn with_the_server_stopped_the_leader_ends_its_work_before_the_key_could_expire(
     let key_lives_until = clock::now() + Duration::from_millis(left.try_into().unwrap()) + TTL;
 
     server.pause();
-    let not_leading = leader.wait_for("is-leader false");
-    let ended = leader.wait_for("work-end");
+    let [not_leading, ended] = leader.wait_for_both(["is-leader false", "work-end"]);
     server.resume();
 
     // At the latest a renewal that was under way gave the key one more lease.
@@ -61,9 +60,8 @@ fn a_leader_stopped_past_its_lease_is_none_at_its_very_first_look() {
     let second = standby.wait_for_work();
     leader.process.resume();
 
-    let resumed = leader.wait_for("resumed");
+    let [resumed, _] = leader.wait_for_both(["resumed", "work-end"]);
     assert_eq!(resumed.text, "resumed leader-before=true leader=false");
-    leader.wait_for("work-end");
     let told: Vec<_> =
         leader.all_lines().iter().filter(|line| line.text.contains("told")).collect();
     // Nobody could have stopped in time, so that is no overrun of the work.

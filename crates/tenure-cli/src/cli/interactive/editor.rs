@@ -11,7 +11,7 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Helper};
 
-use super::super::book::Book;
+use super::super::command_docs::CommandDocs;
 use super::history::{self, LINES_MAX};
 use super::secrecy::is_secret;
 
@@ -23,7 +23,7 @@ pub(super) struct Editor {
 
 impl Editor {
     /// With the history of former sessions.
-    pub(super) fn new(book: Book) -> Result<Self, ReadlineError> {
+    pub(super) fn new(docs: CommandDocs) -> Result<Self, ReadlineError> {
         let config = Config::builder()
             .max_history_size(LINES_MAX)?
             .history_ignore_dups(true)?
@@ -31,7 +31,7 @@ impl Editor {
             .build();
         let mut lines = rustyline::Editor::with_config(config)?;
         let is_coloured = std::env::var_os("NO_COLOR").is_none();
-        lines.set_helper(Some(Assistant { book, is_coloured }));
+        lines.set_helper(Some(Assistant { docs, is_coloured }));
         let file = history::file();
         if let Some(file) = &file {
             // There is none the first time, and one that cannot be read is no reason to stop.
@@ -44,8 +44,8 @@ impl Editor {
         self.lines.readline(prompt)
     }
 
-    pub(super) fn book(&self) -> &Book {
-        &self.lines.helper().expect("it was set at the start").book
+    pub(super) fn docs(&self) -> &CommandDocs {
+        &self.lines.helper().expect("it was set at the start").docs
     }
 
     /// Keeps a line for the arrow keys and the next session, unless it may carry a password.
@@ -63,7 +63,7 @@ impl Editor {
 
 /// What the editor asks while a line is typed.
 struct Assistant {
-    book: Book,
+    docs: CommandDocs,
     is_coloured: bool,
 }
 
@@ -79,25 +79,25 @@ impl Completer for Assistant {
         position: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        Ok(complete(&self.book, &line[..position]))
+        Ok(complete(&self.docs, &line[..position]))
     }
 }
 
 /// Where the word at the end of `line` begins, and what it may become.
-fn complete(book: &Book, line: &str) -> (usize, Vec<String>) {
+fn complete(docs: &CommandDocs, line: &str) -> (usize, Vec<String>) {
     let start = line.rfind(' ').map_or(0, |at| at + 1);
     let (before, word) = line.split_at(start);
     let before: Vec<&str> = before.split_whitespace().collect();
     let names: Vec<&str> = match before.as_slice() {
-        [] => book.commands(word).collect(),
+        [] => docs.commands(word).collect(),
         [help] if help.eq_ignore_ascii_case("help") => match word.strip_prefix('@') {
-            Some(group) => return (start, groups(book, group)),
-            None => book.commands(word).collect(),
+            Some(group) => return (start, groups(docs, group)),
+            None => docs.commands(word).collect(),
         },
         [help, command] if help.eq_ignore_ascii_case("help") => {
-            book.subcommands(command, word).collect()
+            docs.subcommands(command, word).collect()
         }
-        [command] => book.subcommands(command, word).collect(),
+        [command] => docs.subcommands(command, word).collect(),
         _ => Vec::new(),
     };
     // In the case that was begun.
@@ -108,8 +108,8 @@ fn complete(book: &Book, line: &str) -> (usize, Vec<String>) {
     (start, names.into_iter().map(|name| format!("{} ", cased(name))).collect())
 }
 
-fn groups(book: &Book, prefix: &str) -> Vec<String> {
-    let groups = book.groups().into_iter().filter(|group| group.starts_with(prefix));
+fn groups(docs: &CommandDocs, prefix: &str) -> Vec<String> {
+    let groups = docs.groups().into_iter().filter(|group| group.starts_with(prefix));
     groups.map(|group| format!("@{group} ")).collect()
 }
 
@@ -117,7 +117,7 @@ impl Hinter for Assistant {
     type Hint = Syntax;
 
     fn hint(&self, line: &str, position: usize, _: &Context<'_>) -> Option<Syntax> {
-        (position == line.len()).then(|| hint(&self.book, line)).flatten()
+        (position == line.len()).then(|| hint(&self.docs, line)).flatten()
     }
 }
 
@@ -136,9 +136,9 @@ impl Hint for Syntax {
 }
 
 /// What may still follow the words typed so far.
-fn hint(book: &Book, line: &str) -> Option<Syntax> {
+fn hint(docs: &CommandDocs, line: &str) -> Option<Syntax> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let (entry, named_by) = book.find_words(&words)?;
+    let (entry, named_by) = docs.find_words(&words)?;
     let given = words.len() - named_by;
     let mut rest = parts(&entry.syntax);
     let required = rest.iter().take_while(|part| !part.starts_with('[')).count();
@@ -180,22 +180,22 @@ mod tests {
 
     #[test]
     fn names_are_completed_in_the_case_that_was_begun() {
-        let book = Book::built_in();
-        assert_eq!(complete(&book, "zscor"), (0, vec!["zscore ".to_owned()]));
-        assert_eq!(complete(&book, "ZSCOR"), (0, vec!["ZSCORE ".to_owned()]));
-        assert_eq!(complete(&book, "config se"), (7, vec!["set ".to_owned()]));
-        assert_eq!(complete(&book, "CONFIG "), {
+        let docs = CommandDocs::built_in();
+        assert_eq!(complete(&docs, "zscor"), (0, vec!["zscore ".to_owned()]));
+        assert_eq!(complete(&docs, "ZSCOR"), (0, vec!["ZSCORE ".to_owned()]));
+        assert_eq!(complete(&docs, "config se"), (7, vec!["set ".to_owned()]));
+        assert_eq!(complete(&docs, "CONFIG "), {
             let all = ["GET ", "HELP ", "RESETSTAT ", "REWRITE ", "SET "];
             (7, all.map(str::to_owned).to_vec())
         });
-        assert_eq!(complete(&book, "help @hyper"), (5, vec!["@hyperloglog ".to_owned()]));
-        assert_eq!(complete(&book, "get a"), (4, Vec::new()));
+        assert_eq!(complete(&docs, "help @hyper"), (5, vec!["@hyperloglog ".to_owned()]));
+        assert_eq!(complete(&docs, "get a"), (4, Vec::new()));
     }
 
     #[test]
     fn a_hint_shows_what_may_follow() {
-        let book = Book::built_in();
-        let shown = |line: &str| hint(&book, line).map(|syntax| syntax.0);
+        let docs = CommandDocs::built_in();
+        let shown = |line: &str| hint(&docs, line).map(|syntax| syntax.0);
         assert_eq!(shown("get").unwrap(), " key");
         assert_eq!(shown("get ").unwrap(), "key");
         assert_eq!(shown("get a"), None);

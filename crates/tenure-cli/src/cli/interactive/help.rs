@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::book::{Book, Entry};
+use super::super::command_docs::{CommandDocs, Entry};
 
 const HOW_TO: &str = "\
 tenure cli
@@ -19,35 +19,35 @@ are not kept.
 ";
 
 /// The help for the words behind `help`.
-pub(super) fn about(book: &Book, words: &[Vec<u8>]) -> String {
+pub(super) fn about(docs: &CommandDocs, words: &[Vec<u8>]) -> String {
     let words: Vec<String> =
         words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     match words.as_slice() {
         [] => HOW_TO.to_owned(),
-        [group] if group.starts_with('@') => about_group(book, &group[1..]),
-        _ => about_command(book, &words.join(" ")),
+        [group] if group.starts_with('@') => about_group(docs, &group[1..]),
+        _ => about_command(docs, &words.join(" ")),
     }
 }
 
-fn about_group(book: &Book, group: &str) -> String {
+fn about_group(docs: &CommandDocs, group: &str) -> String {
     let mut text = String::from("\n");
-    for (name, entry) in book.of_group(group) {
+    for (name, entry) in docs.of_group(group) {
         describe(&mut text, name, entry);
     }
     if text.len() > 1 {
         return text;
     }
-    format!("There is no group {group:?}. The groups are: {}\n", book.groups().join(", "))
+    format!("There is no group {group:?}. The groups are: {}\n", docs.groups().join(", "))
 }
 
-fn about_command(book: &Book, name: &str) -> String {
-    let Some(entry) = book.find(name) else {
+fn about_command(docs: &CommandDocs, name: &str) -> String {
+    let Some(entry) = docs.find(name) else {
         return format!("There is no command {name:?}. \"help\" says how to find one.\n");
     };
     let upper = name.to_ascii_uppercase();
     let mut text = String::from("\n");
     describe(&mut text, &upper, entry);
-    let subcommands: Vec<&str> = book.subcommands(name, "").collect();
+    let subcommands: Vec<&str> = docs.subcommands(name, "").collect();
     if !subcommands.is_empty() {
         let _ = writeln!(text, "  subcommands: {}\n", subcommands.join(", "));
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn about_line(line: &str) -> String {
-        about(&Book::built_in(), &store_resp::split_quoted(line.as_bytes()).unwrap())
+        about(&CommandDocs::built_in(), &store_resp::split_quoted(line.as_bytes()).unwrap())
     }
 
     #[test]

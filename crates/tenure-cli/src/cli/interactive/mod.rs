@@ -11,9 +11,9 @@ use rustyline::error::ReadlineError;
 use store_resp::split_quoted;
 
 use self::editor::Editor;
-use super::book::Book;
 use super::client::{Client, RequestOutcome, print};
 use super::clock::Stopwatch;
+use super::command_docs::CommandDocs;
 use super::error::ClientError;
 use super::format::Form;
 use super::terminal::Interrupt;
@@ -26,8 +26,8 @@ const REPEAT_MAX: u64 = 1_000_000;
 /// Reads and runs commands until the person has enough.
 pub(super) fn run(mut client: Client) -> Result<RequestOutcome, ClientError> {
     client.interrupt = Some(Interrupt::listen().map_err(ClientError::Local)?);
-    let book = open(&mut client);
-    let mut editor = Editor::new(book).map_err(unusable)?;
+    let docs = open(&mut client);
+    let mut editor = Editor::new(docs).map_err(unusable)?;
     loop {
         match editor.read(&prompt(&client)) {
             Ok(line) => {
@@ -49,17 +49,17 @@ fn unusable(error: ReadlineError) -> ClientError {
 }
 
 /// Connects and learns the server's commands. A server that is not there may come yet.
-fn open(client: &mut Client) -> Book {
-    let mut book = Book::built_in();
-    let docs = client.connection().and_then(|connection| connection.ask(&["COMMAND", "DOCS"]));
-    match docs {
-        Ok(docs) => book.learn(&docs),
+fn open(client: &mut Client) -> CommandDocs {
+    let mut docs = CommandDocs::built_in();
+    let reply = client.connection().and_then(|connection| connection.ask(&["COMMAND", "DOCS"]));
+    match reply {
+        Ok(reply) => docs.learn(&reply),
         Err(error) => {
             client.disconnect();
             eprintln!("{error}");
         }
     }
-    book
+    docs
 }
 
 /// `127.0.0.1:6379[3](TX)> `
@@ -96,7 +96,7 @@ fn converse(client: &mut Client, editor: &mut Editor, line: &str) -> Result<Wish
     match words[0].to_ascii_lowercase().as_slice() {
         b"quit" | b"exit" => return Ok(Wish::Leave),
         b"clear" if words.len() == 1 => print(b"\x1b[H\x1b[2J")?,
-        b"help" | b"?" => print(help::about(editor.book(), &words[1..]).as_bytes())?,
+        b"help" | b"?" => print(help::about(editor.docs(), &words[1..]).as_bytes())?,
         b"connect" if words.len() == 3 => connect(client, &words),
         _ => {
             for _ in 0..times {
@@ -164,7 +164,7 @@ fn connect(client: &mut Client, words: &[Vec<u8>]) {
     let Ok(port) = text(2).parse() else {
         return eprintln!("Error: {:?} is not a port", text(2));
     };
-    client.target.place = tenure::backend::redis::Endpoint::Tcp { host: text(1), port };
+    client.target.place = tenure::backend::redis::Endpoint::Tcp { host: text(1), port, tls: None };
     client.disconnect();
     reconnect(client);
 }

@@ -7,7 +7,12 @@ planted! {
     "never-started": fn an_election_that_nobody_started() {
         let stage = Stage::on(Kind::Own);
         assert_eq!(stage.tenure(&["doctor", NAME]).code, 1);
-        codes(&stage)
+        let codes = codes(&stage);
+        // Whoever cannot begin because of what is there sees that as well.
+        stage.store.cli(&["SET", "{tenure:job}:meta", "x"]);
+        let said = stage.tenure(&["doctor", NAME]);
+        assert!(said.out.contains("{tenure:job}:meta is a string, not a hash"), "{said:?}");
+        codes
     }
 
     "foreign-key": fn a_key_of_somebody_else() {
@@ -45,6 +50,9 @@ planted! {
     "no-candidate": fn candidates_that_have_left() {
         let stage = Stage::on(Kind::Own);
         assert_eq!(stage.tenure(&["run", NAME, "--", "true"]).code, 0);
+        // A job has no candidate between its runs, and `tenure run` would be the wrong cure.
+        let said = stage.tenure(&["doctor", NAME]);
+        assert!(said.out.contains("nothing to do for a job of `tenure once`"), "{said:?}");
         codes(&stage)
     }
 

@@ -396,13 +396,15 @@ fn an_address_at_which_something_else_listens_is_told_as_by_who() {
         "redis://no-such-host.invalid".to_owned(),
         "redis://127.0.0.1:1".to_owned(),
     ];
-    for address in addresses {
-        let told = |word: &str| {
-            let mut command = plain_command(&[word, NAME]);
-            command.env("TENURE_STORE", &address);
-            CommandOutput::of(command)
-        };
-        let (who, doctor) = (told("who"), told("doctor"));
+    let command = |word: &str, address: &str| {
+        let mut command = plain_command(&[word, NAME]);
+        command.env("TENURE_STORE", address);
+        command
+    };
+    let told = ["who", "doctor"]
+        .map(|word| CommandOutput::of_all(addresses.each_ref().map(|it| command(word, it))));
+    let [who, doctor] = told;
+    for ((address, who), doctor) in addresses.iter().zip(&who).zip(&doctor) {
         assert_eq!(doctor.code, who.code, "{doctor:?} {who:?}");
         assert_eq!(doctor.err.lines().last(), who.err.lines().last(), "{address}");
     }

@@ -257,6 +257,26 @@ fn a_file_that_it_may_not_write_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_second_sentinel_with_the_file_of_another_one_is_refused() {
+    let primary = RedisServer::start();
+    let mut sentinel = start(&primary, "");
+    let file = sentinel.folder().join("sentinel.conf");
+    let is_refused = || {
+        // One that started would not end.
+        let words = ["60", TENURE, "serve", "--sentinel", file.to_str().unwrap(), "--port", "0"];
+        let output = Command::new("timeout").args(words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("is in use by another sentinel"), "{said}");
+    };
+    is_refused();
+    // A file that was replaced is locked, too.
+    assert_eq!(sentinel.cli(&["SENTINEL", "SET", "main", "quorum", "2"]), "OK");
+    is_refused();
+    sentinel.restart();
+    assert_eq!(sentinel.field("quorum"), "2");
+}
+
+#[test]
 fn under_the_name_redis_sentinel_it_is_one() {
     let primary = RedisServer::start();
     let folder = TempFolder::create();

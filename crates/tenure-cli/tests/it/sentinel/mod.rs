@@ -3,6 +3,7 @@
 mod alone;
 mod failover;
 mod history;
+mod hostile;
 mod ordeal;
 mod rolling;
 mod shape;

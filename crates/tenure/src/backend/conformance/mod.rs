@@ -124,7 +124,7 @@ pub async fn check_node(make: impl Fn() -> Arc<dyn Backend>) -> Report {
 ///
 /// # Panics
 /// If there is no case of such a name.
-pub async fn check_without(
+pub async fn check_with(
     make: impl Fn() -> Arc<dyn Backend>,
     meddler: impl Meddler + 'static,
     left_out: &[&str],
@@ -139,14 +139,6 @@ pub async fn check_without(
 /// Runs the case of this name only, for a backend that is being developed.
 pub async fn check_case(make: impl Fn() -> Arc<dyn Backend>, name: &str) -> Report {
     run(&make, None, EVERYWHERE, |case| case == name).await
-}
-
-/// Runs all cases, including those about foreign data.
-pub async fn check_with(
-    make: impl Fn() -> Arc<dyn Backend>,
-    meddler: impl Meddler + 'static,
-) -> Report {
-    run(&make, Some(Arc::new(meddler)), EVERYWHERE, |_| true).await
 }
 
 async fn run(

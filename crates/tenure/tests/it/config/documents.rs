@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tenure::config::{Config, Format, KnownSetting, Loader, format_duration, known_settings};
+use tenure::config::{Config, Format, KnownSetting, Loader, known_settings};
 
 use super::seconds;
 
@@ -78,7 +78,7 @@ fn defaults_that_follow_from_others_are_told_truly() {
         known.expect("is listed").default
     };
     let failback = tenure::Failback::default();
-    let code = |duration| format!("`{}`", format_duration(duration));
+    let code = |duration| format!("`{}`", tenure_core::timing::duration_text(duration));
     assert_eq!(default("defaults.failback.delay"), code(failback.delay));
     assert_eq!(default("defaults.failback.min_tenure"), code(failback.min_tenure));
     assert_eq!(default("defaults.ttl"), code(Config::default().defaults.ttl));
@@ -89,7 +89,8 @@ fn the_example_of_the_page_loads() {
     let text = std::fs::read_to_string(page()).unwrap();
     let (_, rest) = text.split_once("```toml\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
-    let loader = Loader::new().text(Format::Toml, "tenure.toml", example).profile("production");
+    let loader =
+        Loader::new().text(Format::Toml, "tenure.toml", example).profile("production", "the test");
     let config = loader.environment([("REDIS_PASSWORD", "p")]).load().unwrap();
     assert_eq!(config.election("nightly-report").priority, 5);
     assert_eq!(config.election("nightly-report").ttl, seconds(30));

@@ -96,7 +96,7 @@ profile "staging" {
 "#;
 
 fn load(format: Format, text: &str, profile: &str) -> Config {
-    let loader = Loader::new().text(format, "file", text).profile(profile);
+    let loader = Loader::new().text(format, "file", text).profile(profile, "the test");
     loader.environment([("REDIS_PASSWORD", "p")]).load().unwrap()
 }
 

@@ -142,14 +142,14 @@ fn every_value_knows_its_origin() {
 
 #[test]
 fn a_profile_changes_only_what_it_names() {
-    let production = full().profile("production").load().unwrap();
+    let production = full().profile("production", "the test").load().unwrap();
     assert_eq!(production.store.to_string(), "rediss://***@db.production:6380/2");
     assert_eq!(production.profile.as_deref(), Some("production"));
     assert!(production.is_enabled("nightly-report"));
     let staging = full().environment([("TENURE_PROFILE", "staging")]).load().unwrap();
     assert!(!staging.is_enabled("nightly-report") && staging.is_enabled("another"));
     let chosen_by_program = full().environment([("TENURE_PROFILE", "staging")]);
-    let config = chosen_by_program.profile("production").load().unwrap();
+    let config = chosen_by_program.profile("production", "the test").load().unwrap();
     assert_eq!(config.profile.as_deref(), Some("production"));
 }
 
@@ -170,7 +170,7 @@ fn a_profile_not_chosen_needs_no_variables_but_right_names() {
     let text = "[profile.a.store]\npassword = '${NOT_SET}'\nurl = 'redis://h'";
     toml(text).load().unwrap();
     assert_eq!(
-        refusal(toml(text).profile("a")),
+        refusal(toml(text).profile("a", "the program")),
         "tenure.toml:2: profile.a.store.password: ${NOT_SET} is not set: set it, or write \
          ${NOT_SET:default}"
     );

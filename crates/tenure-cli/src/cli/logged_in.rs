@@ -1,4 +1,4 @@
-//! A plain conversation with a store, for commands beside `tenure cli`.
+//! A connection to a store, for commands beside `tenure cli`.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::connection::Connection;
 use super::target::Target;
 
 /// A connection that has logged in.
-pub(crate) struct Conversation(Connection);
+pub(crate) struct LoggedInConnection(Connection);
 
-impl Conversation {
+impl LoggedInConnection {
     /// Connects and logs in. Connecting and each answer may take as long as `patience`. Fails with
     /// a text that never repeats a password.
     pub(crate) fn open(url: RedisUrl, patience: Duration) -> Result<Self, String> {
@@ -22,7 +22,7 @@ impl Conversation {
             connect_within: patience,
             answer_within: Some(patience),
         };
-        Connection::open(&target).map(Conversation).map_err(|error| error.to_string())
+        Connection::open(&target).map(LoggedInConnection).map_err(|error| error.to_string())
     }
 
     /// Asks one thing; an error reply is an answer as well.

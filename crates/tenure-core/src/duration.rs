@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::timing::{TIME_UNITS, duration_text};
+use crate::timing::TIME_UNITS;
 
 /// Understood beside the units in which times are written.
 const WEEK: (&str, u64) = ("w", 7 * 86_400_000);
@@ -40,7 +40,7 @@ enum DurationFault {
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use tenure::config::parse_duration;
+/// # use tenure_core::duration::parse_duration;
 /// assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
 /// assert!(parse_duration("10").unwrap_err().to_string().contains("write 10s or 10ms"));
 /// ```
@@ -70,12 +70,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     }
 }
 
-/// Writes a length of time so that [`parse_duration`] can read it. Fractions of a millisecond are
-/// lost.
-pub fn format_duration(duration: Duration) -> String {
-    duration_text(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
-}
-
 fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }
@@ -92,15 +86,15 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::duration_text;
 
     #[test]
     fn what_is_written_is_read_back() {
         for millis in [0, 1, 250, 1_000, 10_500, 5_400_000, 86_400_000, 90_061_001] {
             let duration = Duration::from_millis(millis);
-            assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+            assert_eq!(parse_duration(&duration_text(duration)), Ok(duration));
         }
-        assert_eq!(format_duration(Duration::from_millis(90_061_001)), "1d1h1m1s1ms");
-        assert_eq!(format_duration(Duration::from_nanos(1)), "0s");
+        assert_eq!(duration_text(Duration::from_millis(90_061_001)), "1d1h1m1s1ms");
         assert_eq!(parse_duration("1w2d"), parse_duration("9d"));
     }
 

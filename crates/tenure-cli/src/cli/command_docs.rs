@@ -21,11 +21,11 @@ pub(super) struct Entry {
 
 /// Commands by name, in capitals; the two words of a subcommand with one space between.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
+pub(super) struct CommandDocs {
     entries: BTreeMap<String, Entry>,
 }
 
-impl Book {
+impl CommandDocs {
     /// The commands of our own store.
     pub(super) fn built_in() -> Self {
         let mut engine =
@@ -35,11 +35,11 @@ impl Book {
         engine.execute(0, session, request.as_request());
         let output = engine.session_mut(session).map(|session| std::mem::take(&mut session.output));
         let parsed = ReplyParser.parse(&output.unwrap_or_default().to_vec());
-        let mut book = Self::default();
-        if let Ok(Some((docs, _))) = parsed {
-            book.learn(&docs);
+        let mut docs = Self::default();
+        if let Ok(Some((reply, _))) = parsed {
+            docs.learn(&reply);
         }
-        book
+        docs
     }
 
     /// Takes over what a server says of its commands. Does nothing when it says nothing.
@@ -233,7 +233,7 @@ mod tests {
     use crate::cli::target::Target;
 
     /// What a real server documents.
-    fn told_by_redis() -> Book {
+    fn told_by_redis() -> CommandDocs {
         let server = testkit::RedisServer::start();
         let url = tenure::backend::redis::RedisUrl::parse(&server.url()).unwrap();
         let target = Target {
@@ -243,15 +243,15 @@ mod tests {
             connect_within: testkit::GENEROUS,
             answer_within: None,
         };
-        let docs = Connection::open(&target).unwrap().ask(&["COMMAND", "DOCS"]).unwrap();
-        let mut book = Book::default();
-        book.learn(&docs);
-        book
+        let reply = Connection::open(&target).unwrap().ask(&["COMMAND", "DOCS"]).unwrap();
+        let mut docs = CommandDocs::default();
+        docs.learn(&reply);
+        docs
     }
 
     #[test]
     fn the_arguments_are_those_that_redis_documents() {
-        let (ours, told) = (Book::built_in(), told_by_redis());
+        let (ours, told) = (CommandDocs::built_in(), told_by_redis());
         if told.find("get").is_none_or(|get| get.syntax.is_empty()) {
             eprintln!("skipped: this server documents no arguments");
             return;
@@ -267,26 +267,26 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_the_table_is_in_the_book_with_its_arguments() {
-        let book = Book::built_in();
+    fn every_command_of_the_table_is_in_the_docs_with_its_arguments() {
+        let docs = CommandDocs::built_in();
         for row in store_engine::Registry::new().rows() {
-            let entry = book.find(&name_of(&row.full_name)).expect(&row.full_name);
+            let entry = docs.find(&name_of(&row.full_name)).expect(&row.full_name);
             assert_eq!(entry.summary, row.command.summary, "{}", row.full_name);
             assert_eq!(entry.group, row.command.group.name(), "{}", row.full_name);
         }
-        let set = book.find("set").unwrap();
+        let set = docs.find("set").unwrap();
         assert!(set.syntax.starts_with("key value [NX|XX] [GET] [EX seconds|"), "{}", set.syntax);
-        assert_eq!(book.find("zunion").unwrap().syntax.split(' ').next(), Some("numkeys"));
+        assert_eq!(docs.find("zunion").unwrap().syntax.split(' ').next(), Some("numkeys"));
     }
 
     #[test]
     fn words_lead_to_the_longest_name() {
-        let book = Book::built_in();
-        assert_eq!(book.find_words(&["config", "get", "x"]).unwrap().1, 2);
-        assert_eq!(book.find_words(&["get", "get"]).unwrap().1, 1);
-        assert!(book.find_words(&["nosuch"]).is_none());
-        assert_eq!(book.subcommands("CLIENT", "no-").collect::<Vec<_>>(), ["NO-EVICT"]);
-        assert!(book.commands("zran").any(|name| name == "ZRANGE"));
-        assert!(book.groups().contains(&"sorted-set"));
+        let docs = CommandDocs::built_in();
+        assert_eq!(docs.find_words(&["config", "get", "x"]).unwrap().1, 2);
+        assert_eq!(docs.find_words(&["get", "get"]).unwrap().1, 1);
+        assert!(docs.find_words(&["nosuch"]).is_none());
+        assert_eq!(docs.subcommands("CLIENT", "no-").collect::<Vec<_>>(), ["NO-EVICT"]);
+        assert!(docs.commands("zran").any(|name| name == "ZRANGE"));
+        assert!(docs.groups().contains(&"sorted-set"));
     }
 }
