@@ -25,6 +25,8 @@ pub(crate) const COMMAND: Command = Command {
                                          CPU and memory of one that watches 50 primaries; ten minutes
   cargo xtask bench eviction [--quick]   hit rates of every eviction policy, ours and redis-server's,
                                          asked for the same keys; two minutes
+  cargo xtask bench parts [--quick]      what bulkheads add to a call, and what is left of the others when
+                                         a dependency hangs; half a minute
   cargo xtask bench build [--before COMMIT]
                                          the program built from nothing, in a folder of its own, the
                                          better of two; with --before beside an earlier commit
@@ -34,7 +36,7 @@ machines differ, so that is no failure. --quick runs a small part of it, to see 
     run,
 };
 
-const SUBJECTS: &str = "election, store, sentinel, eviction or build";
+const SUBJECTS: &str = "election, store, sentinel, eviction, parts or build";
 
 fn run(words: &[String]) -> Result<(), Failure> {
     match words {
@@ -42,6 +44,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
         [what, rest @ ..] if what == "store" => store(rest),
         [what, rest @ ..] if what == "sentinel" => sentinel(rest),
         [what, rest @ ..] if what == "eviction" => eviction(rest),
+        [what, rest @ ..] if what == "parts" => parts(rest),
         [what, rest @ ..] if what == "build" => build(rest),
         [] => Err(Failure::Usage(format!("bench: say what: {SUBJECTS}"))),
         [other, ..] => Err(Failure::Usage(format!("bench: there is no {other:?}, try {SUBJECTS}"))),
@@ -81,6 +84,11 @@ fn sentinel(words: &[String]) -> Result<(), Failure> {
 fn eviction(words: &[String]) -> Result<(), Failure> {
     let run =
         ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-eviction", "--"];
+    release(&run, words)
+}
+
+fn parts(words: &[String]) -> Result<(), Failure> {
+    let run = ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-parts", "--"];
     release(&run, words)
 }
 

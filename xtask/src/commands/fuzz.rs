@@ -1,9 +1,11 @@
 //! `cargo xtask fuzz`: seeded mutations of a corpus against every parser.
 
-use crate::command::{Command, Failure};
-use crate::repository::cargo;
+use std::process::Command;
 
-pub(crate) const COMMAND: Command = Command {
+use crate::command::{self, Failure};
+use crate::repository::{built_program, cargo, root};
+
+pub(crate) const COMMAND: command::Command = command::Command {
     name: "fuzz",
     summary: "feeds made-up bytes to every parser",
     details: "\
@@ -27,17 +29,29 @@ fn run(words: &[String]) -> Result<(), Failure> {
     drive(words.iter().map(String::as_str))
 }
 
-/// The bounded slice that CI runs.
+/// The bounded slice that CI runs. It is built with the tests of the whole workspace, which are
+/// there by then: alone, the parsers would be compiled once more with the features that they need.
 pub(crate) fn briefly() -> Result<(), Failure> {
-    drive(["--seconds", "3"])
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--workspace", "--tests", "--bin", "fuzz"]);
+    check(build)?;
+    let mut fuzz = Command::new(built_program("fuzz")?);
+    fuzz.args(["--seconds", "3"]).current_dir(root());
+    check(fuzz)
 }
 
 fn drive<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), Failure> {
     let mut command = cargo();
     command.args(["run", "--quiet", "--package", "fuzz-targets", "--bin", "fuzz", "--"]);
-    let status = command.args(words).status();
-    let status =
-        status.map_err(|error| Failure::Failed(format!("fuzz: cannot start cargo: {error}")))?;
+    command.args(words);
+    check(command)
+}
+
+fn check(mut command: Command) -> Result<(), Failure> {
+    let status = command.status().map_err(|error| {
+        let program = command.get_program().to_string_lossy();
+        Failure::Failed(format!("fuzz: cannot start {program}: {error}"))
+    })?;
     match status.code() {
         Some(0) => Ok(()),
         Some(USAGE) => Err(Failure::Usage("fuzz: see above".to_owned())),

@@ -33,6 +33,7 @@ a trace.
                   failover step by step.
                   cluster: nodes that share slots, with cuts, crashes, failovers and slots that move:
                   K1 to K11 without K8.
+                  moves: keys that move from store to store while both crash: K8.
   store --nodes N [--seed S]
                   the gossip of one large cluster: messages, bytes, time to heal.
 

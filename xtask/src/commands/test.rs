@@ -19,7 +19,8 @@ Runs its steps in order and stops at the first that fails.
   --only NAME    run this step only; may be given again
   --newer-than COMMIT [FILTERSET]
                  run only the tests that COMMIT did not have (and that the filterset of
-                 cargo-nextest chooses), and print how long they took, per crate
+                 cargo-nextest chooses; the word `election` chooses those of the election's
+                 crates), and print the longest, how long they took per crate, and their sum
 
 It needs the Rust toolchain with rustfmt and clippy, redis-server and redis-cli. Where apt-get is
 there and may be used (as root, or by sudo without a password), missing programs are installed;

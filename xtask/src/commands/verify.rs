@@ -8,6 +8,7 @@ mod crates;
 mod hosts;
 mod links;
 mod macros;
+mod modules;
 #[cfg(test)]
 mod planted;
 mod prose;
@@ -76,6 +77,7 @@ const CHECKS: &[Check] = &[
     crates::HEADS,
     crates::LINTS,
     crates::TESTS,
+    modules::NAMED,
     public_items::LISTED,
     publishing::MANIFESTS,
     links::TARGETS,

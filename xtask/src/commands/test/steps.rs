@@ -8,7 +8,7 @@ use std::process::Command;
 use super::tools;
 use crate::command::Failure;
 use crate::commands::{fuzz, verify};
-use crate::repository::cargo;
+use crate::repository::{built_program, cargo};
 
 pub(super) struct Step {
     pub(super) name: &'static str,
@@ -53,15 +53,16 @@ fn tests() -> Result<(), Failure> {
 }
 
 fn run_side_by_side(mut command: Command) -> Result<(), Failure> {
-    let threads = tests_at_a_time().to_string();
+    let threads = places().to_string();
     set_unless_chosen(&mut command, "NEXTEST_TEST_THREADS", &threads);
     tools::succeed(command)
 }
 
 /// Most tests wait for a lease to end rather than compute, so there are four times as many of them
-/// at a time as processors. `.config/nextest.toml` counts those that compute twice.
-pub(super) fn tests_at_a_time() -> usize {
-    4 * std::thread::available_parallelism().map_or(1, NonZero::get)
+/// at a time as processors, each in two places. `.config/nextest.toml` has those that compute take
+/// four, and those that do little else than wait one.
+pub(super) fn places() -> usize {
+    8 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 fn set_unless_chosen(command: &mut Command, name: &str, value: &str) {
@@ -91,9 +92,8 @@ const ON_OWN_STORE: &[(&str, &[&str])] = &[
 ];
 
 fn own_store() -> Result<(), Failure> {
-    // Beside this program, wherever cargo puts programs here; the step before has built it.
-    let lost = |error| Failure::Failed(format!("this program does not know where it is: {error}"));
-    let program = std::env::current_exe().map_err(lost)?.with_file_name("tenure");
+    // The step before has built it.
+    let program = built_program("tenure")?;
     let run = |mut command: Command| {
         command.env("TESTKIT_SERVER", format!("{} serve", program.display()));
         run_side_by_side(command)

@@ -218,10 +218,14 @@ fn words() -> Vec<Planted> {
     vec![
         Planted {
             rule: "settings by text",
-            wrong: Tree::of(&[("crates/a/src/b.rs", "\nlet hz = config.text_of(setting);\n")]),
-            found: &["crates/a/src/b.rs:2"],
+            wrong: Tree::of(&[(
+                "crates/a/src/b.rs",
+                "\nlet hz = config.text_of(setting);\nlet hz = self.config()\n    \
+                 .text_of(setting);\nlet hz = server.text_of(setting);\n",
+            )]),
+            found: &["crates/a/src/b.rs:2", "crates/a/src/b.rs:4", "crates/a/src/b.rs:5"],
             right: Tree::of(&[
-                ("crates/a/src/b.rs", "let hz = config.settings().keys.hz;\n"),
+                ("crates/a/src/b.rs", "let hz = config.settings().keys.hz;\ntext_of(frame);\n"),
                 ("crates/store-engine/src/config/rewrite.rs", "config.text_of(setting)\n"),
             ]),
         },
@@ -291,6 +295,31 @@ fn crates() -> Vec<Planted> {
                 ("crates/a/src/lib.rs", "//! What it is for.\n"),
                 ("crates/a/src/part.rs", "struct Part;\n"),
                 ("crates/b/src/main.rs", "// tidy: table\n//! What it is for.\n"),
+            ]),
+        },
+        Planted {
+            rule: "modules",
+            wrong: Tree::of(&[
+                ("crates/a/src/lib.rs", "mod one;\n#[path = \"no_two.rs\"]\nmod two;\n"),
+                ("crates/a/src/one/mod.rs", ""),
+                ("crates/a/src/one/deep.rs", ""),
+                ("crates/a/src/no_two.rs", ""),
+                ("crates/a/src/bin/program.rs", ""),
+                ("crates/a/tests/it/main.rs", "// mod forgotten\n"),
+                ("crates/a/tests/it/forgotten.rs", ""),
+                ("crates/a/tests/it/other/mod.rs", ""),
+            ]),
+            found: &[
+                "crates/a/src/one/deep.rs:1",
+                "crates/a/tests/it/forgotten.rs:1",
+                "crates/a/tests/it/other/mod.rs:1",
+            ],
+            right: Tree::of(&[
+                ("crates/a/src/lib.rs", "pub mod one;\n"),
+                ("crates/a/src/one.rs", "mod deep;\n"),
+                ("crates/a/src/one/deep.rs", ""),
+                ("crates/a/tests/it/main.rs", "mod other;\n"),
+                ("crates/a/tests/it/other/mod.rs", ""),
             ]),
         },
         Planted {
@@ -638,12 +667,27 @@ fn english() -> Vec<Planted> {
             rule: "names of types",
             wrong: Tree::of(&[
                 ("docs/glossary.md", glossary),
-                ("crates/a/src/b.rs", "\npub(super) struct Herald;\n"),
+                (
+                    "crates/a/src/b.rs",
+                    "\npub(super) struct Herald;\nenum Ways {\npub trait Keeper: Send {\ntype \
+                     Terms<'a> = &'a str;\n#[derive(Debug)] pub struct Ties(u8);\n",
+                ),
+                ("examples/a.rs", "struct Wounds;\n"),
+                ("xtask/src/a.rs", "enum Place {\n"),
             ]),
-            found: &["crates/a/src/b.rs:2"],
+            found: &[
+                "crates/a/src/b.rs:2",
+                "crates/a/src/b.rs:3",
+                "crates/a/src/b.rs:4",
+                "crates/a/src/b.rs:5",
+                "crates/a/src/b.rs:6",
+                "examples/a.rs:1",
+                "xtask/src/a.rs:1",
+            ],
             right: Tree::of(&[
                 ("docs/glossary.md", glossary),
                 ("crates/a/src/b.rs", "struct Heralded;\n// struct Herald\nlet herald = Herald;\n"),
+                ("crates/a/tests/it/a.rs", "struct Keeper;\n"),
             ]),
         },
     ]

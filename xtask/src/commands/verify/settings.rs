@@ -17,8 +17,7 @@ fn may_read(file: &File) -> bool {
 }
 
 fn reads(file: &File) -> Vec<Finding> {
-    let is_read = |code: &str| code.contains(".text_of(") && code.contains("config");
-    let lines = lines_outside_tests(file).filter(move |line| is_read(line.code));
+    let lines = lines_outside_tests(file).filter(|line| line.code.contains(".text_of("));
     lines
         .map(|line| {
             let what = "a setting of the store is read by its text";

@@ -7,6 +7,8 @@ use super::tree::File;
 use super::{Check, Finding};
 
 const PAGE: &str = "docs/glossary.md";
+/// Has what is refused in its texts.
+const PLANTED: &str = "xtask/src/commands/verify/planted.rs";
 const PHRASES_HEAD: &str = "## Words that we do not use";
 const NAMES_HEAD: &str = "## Names that we do not give to types";
 /// What the list says beside names that are still in use.
@@ -29,7 +31,8 @@ pub(super) const NAMES: Check = Check {
         let Some(page) = tree.get(PAGE) else { return Vec::new() };
         let refused = |(.., remark): &(usize, &str, &str, &str)| *remark != TO_BE_RENAMED;
         let names: Vec<_> = rows(page, NAMES_HEAD).filter(refused).collect();
-        let code = tree.with_extension("rs").filter(|file| file.path.starts_with("crates/"));
+        let is_read = |file: &&File| !file.is_test() && file.path != PLANTED;
+        let code = tree.with_extension("rs").filter(is_read);
         code.flat_map(|file| declared(file, &names)).collect()
     },
 };
@@ -40,12 +43,12 @@ struct Phrase {
     /// Longer phrases in which it is allowed.
     exceptions: Vec<Vec<String>>,
     instead: String,
-    place: Place,
+    scope: Scope,
 }
 
 /// Where a phrase is refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Scope {
     Everywhere,
     /// Not where the store itself is concerned: there it may mean something else.
     Elections,
@@ -53,7 +56,7 @@ enum Place {
     Page,
 }
 
-impl Place {
+impl Scope {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "everywhere" => Some(Self::Everywhere),
@@ -113,7 +116,7 @@ fn rows<'a>(
 fn listed(page: &File) -> (Vec<Phrase>, Vec<Finding>) {
     let (mut phrases, mut findings, mut has_rows) = (Vec::new(), Vec::new(), false);
     for (line, not, instead, place) in rows(page, PHRASES_HEAD) {
-        let Some(place) = Place::parse(place) else {
+        let Some(scope) = Scope::parse(place) else {
             let what = format!("{place:?} is not a place of the list");
             let next_step = "write `everywhere`, `elections` or `page`";
             findings.push(Finding::new(PAGE, line, what, next_step));
@@ -126,7 +129,7 @@ fn listed(page: &File) -> (Vec<Phrase>, Vec<Finding>) {
             words,
             exceptions: exceptions.clone(),
             instead: instead.to_owned(),
-            place,
+            scope,
         }));
     }
     if !has_rows && findings.is_empty() {
@@ -154,7 +157,7 @@ fn used(file: &File, phrases: &[Phrase]) -> Vec<Finding> {
         words.retain(|word| !is_row(word.line));
     }
     let mut findings = Vec::new();
-    for phrase in phrases.iter().filter(|phrase| phrase.place.has(file)) {
+    for phrase in phrases.iter().filter(|phrase| phrase.scope.has(file)) {
         let places = (0..words.len()).filter(|at| is_used(&words, *at, phrase));
         findings.extend(places.map(|at| {
             let what = format!("we do not write `{}`", phrase.words.join(" "));
