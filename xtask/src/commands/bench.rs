@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the published figures, measured here and now.
 
 use std::path::Path;
+use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
 use crate::command::{Command, Failure};
@@ -29,7 +30,8 @@ pub(crate) const COMMAND: Command = Command {
                                          a dependency hangs; half a minute
   cargo xtask bench build [--before COMMIT]
                                          the program built from nothing, in a folder of its own, the
-                                         better of two; with --before beside an earlier commit
+                                         better of two; with --before, any number of times, beside
+                                         earlier commits
 
 Prints a table in Markdown on stdout and progress on stderr. A figure that misses its aim is marked;
 machines differ, so that is no failure. --quick runs a small part of it, to see that it works.",
@@ -52,22 +54,38 @@ fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 fn election(words: &[String]) -> Result<(), Failure> {
+    let mut words = words.to_vec();
+    if let Some(commit) = take_before(&mut words, "election")? {
+        older::older_release(&commit, "tenure-cli", "tenure")?;
+        older::older_release(&commit, "trials", "trial-instance")?;
+        let older = older::older_release(&commit, "trials", "bench-election")?;
+        println!("## At {commit}\n");
+        succeed(Process::new(older).args(&words))?;
+        println!("\n## Now\n");
+    }
     // By itself, as it is shipped: built together, it would get features that only others want.
     release(&["build", "--release", "--quiet", "--package", "tenure-cli", "--bin", "tenure"], &[])?;
     // Both programs: the benchmark kills instances that are processes of their own.
     release(&["build", "--release", "--quiet", "--package", "trials", "--bins"], &[])?;
     let run =
         ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-election", "--"];
-    release(&run, words)
+    release(&run, &words)
+}
+
+/// Takes `--before COMMIT` out of the words, if it is there.
+fn take_before(words: &mut Vec<String>, subject: &str) -> Result<Option<String>, Failure> {
+    let Some(flag) = words.iter().position(|word| word == "--before") else { return Ok(None) };
+    if flag + 1 == words.len() {
+        return Err(Failure::Usage(format!("bench {subject}: --before takes a commit")));
+    }
+    Ok(words.drain(flag..flag + 2).nth(1))
 }
 
 fn store(words: &[String]) -> Result<(), Failure> {
     let mut words = words.to_vec();
-    if let Some(flag) = words.iter().position(|word| word == "--before") {
-        let usage = || Failure::Usage("bench store: --before takes a commit".to_owned());
-        let commit = words.get_mut(flag + 1).ok_or_else(usage)?;
-        let program = older::older_release(commit, "tenure-cli", "tenure")?;
-        *commit = program.to_string_lossy().into_owned();
+    if let Some(commit) = take_before(&mut words, "store")? {
+        let program = older::older_release(&commit, "tenure-cli", "tenure")?;
+        words.extend(["--before".to_owned(), program.to_string_lossy().into_owned()]);
     }
     // One at a time: built together, the program would get features that only the benchmark wants.
     release(&["build", "--release", "--quiet", "--package", "tenure-cli", "--bin", "tenure"], &[])?;
@@ -96,14 +114,18 @@ fn parts(words: &[String]) -> Result<(), Failure> {
 const BUILDS: usize = 2;
 
 fn build(words: &[String]) -> Result<(), Failure> {
-    let before = match words {
-        [] => None,
-        [flag, commit] if flag == "--before" => Some(older::checked_out(commit)?),
-        _ => return Err(Failure::Usage("bench build: takes --before COMMIT alone".to_owned())),
-    };
+    let mut words = words.to_vec();
+    let mut versions = Vec::new();
+    while let Some(commit) = take_before(&mut words, "build")? {
+        let folder = older::checked_out(&commit)?;
+        versions.push((commit, folder));
+    }
+    if !words.is_empty() {
+        return Err(Failure::Usage("bench build: takes --before COMMIT alone".to_owned()));
+    }
+    versions.push(("now".to_owned(), root().to_owned()));
     println!("| `cargo build --package tenure-cli`, from nothing | seconds |\n|---|---|");
-    for (name, folder) in [("before", before), ("now", Some(root().to_owned()))] {
-        let Some(folder) = folder else { continue };
+    for (name, folder) in versions {
         let times = (0..BUILDS).map(|_| build_once(&folder)).collect::<Result<Vec<_>, _>>()?;
         let best = times.into_iter().min().unwrap_or_default();
         println!("| {name} | {} |", best.as_secs());
@@ -134,11 +156,16 @@ fn build_once(folder: &Path) -> Result<Duration, Failure> {
 }
 
 fn release(words: &[&str], more: &[String]) -> Result<(), Failure> {
-    let mut command = cargo();
-    let status = command.args(words).args(more).status();
-    match status {
+    succeed(cargo().args(words).args(more))
+}
+
+fn succeed(command: &mut Process) -> Result<(), Failure> {
+    match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(_) => Err(Failure::Failed("bench: see above".to_owned())),
-        Err(error) => Err(Failure::Failed(format!("bench: cannot start cargo: {error}"))),
+        Err(error) => {
+            let program = command.get_program().display();
+            Err(Failure::Failed(format!("bench: cannot start {program}: {error}")))
+        }
     }
 }
