@@ -58,6 +58,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Lock(run::lock::Arguments),
     Once(once::Arguments),
     Who(who::Arguments),
     Status(status::Arguments),
@@ -97,7 +98,7 @@ fn main() -> ExitCode {
 fn begin() -> ExitCode {
     let word = std::env::args_os().nth(1).unwrap_or_default();
     // What stays beside a program is to stay small, from the first allocation on.
-    if word == "run" || word == "once" || word == run::guard::SUBCOMMAND {
+    if ["run", "lock", "once", run::guard::SUBCOMMAND].iter().any(|name| word == *name) {
         run::guard::stay_small();
     }
     // Not one of the commands: nobody but `run` starts it.
@@ -182,12 +183,14 @@ fn parse() -> Result<Arguments, clap::Error> {
     Arguments::from_arg_matches(&words)
 }
 
-/// How long the commands that wait for what may pass do so: `run`, and `once` if told to.
+/// How long the commands that wait for what may pass do so: `run`, `lock` unless told not to, and
+/// `once` if told to.
 fn patience(name: &str, words: &clap::ArgMatches) -> Option<local::Wait> {
     let limit = words.try_get_one::<Duration>("wait_timeout").ok().flatten().copied();
     match limit {
         Some(limit) => Some(local::Wait::AtMost(limit)),
         None if name == "run" => Some(local::Wait::Endless),
+        None if name == "lock" && !words.get_flag("no_wait") => Some(local::Wait::Endless),
         None if name == "once" && words.get_flag("wait") => Some(local::Wait::Endless),
         None => None,
     }
@@ -198,6 +201,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     run::signals::end_at_once()?;
     match command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Lock(arguments) => run::lock::run(arguments),
         Command::Once(arguments) => once::run(arguments),
         Command::Who(arguments) => who::run(arguments),
         Command::Status(arguments) => status::run(arguments),
@@ -251,6 +255,8 @@ mod tests {
         assert_eq!(of("tenure run job --wait-timeout 1m -- true"), minute);
         assert_eq!(of("tenure once job --tick 1 --wait -- true"), Some(local::Wait::Endless));
         assert_eq!(of("tenure once job --tick 1 --wait --wait-timeout 1m -- true"), minute);
+        assert_eq!(of("tenure lock job -- true"), Some(local::Wait::Endless));
+        assert_eq!(of("tenure lock job --no-wait -- true"), None);
         assert_eq!(of("tenure once job -- true"), None);
         assert_eq!(of("tenure who job"), None);
     }

@@ -81,7 +81,7 @@ fn forgotten_dashes(kind: ErrorKind, words: impl Iterator<Item = String>) -> Opt
     const QUOTED_MAX: usize = 200;
     let words: Vec<String> = words.collect();
     let [command, rest @ ..] = words.as_slice() else { return None };
-    let is_of_program = matches!(command.as_str(), "run" | "once");
+    let is_of_program = matches!(command.as_str(), "run" | "lock" | "once");
     let is_odd = matches!(kind, ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument);
     if !is_of_program || !is_odd || rest.iter().any(|word| word == "--") {
         return None;

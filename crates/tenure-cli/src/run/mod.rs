@@ -4,6 +4,7 @@ mod fork;
 pub(crate) mod guard;
 mod guard_link;
 mod health;
+pub(crate) mod lock;
 pub(crate) mod mark;
 mod proc;
 pub(crate) mod program;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::backend::Connection;
 use tenure::config::Loader;
-use tenure::{Election, OnLoss, Reason, Tenure, Term};
+use tenure::{Election, OnLoss, Reason, Role, Tenure, Term};
 use tenure_sidecar::{Listener, ServerSettings, Sidecar};
 
 use self::health::HealthCheck;
@@ -85,6 +86,45 @@ pub(crate) struct Arguments {
     child: ChildOptions,
     #[command(flatten)]
     log: LogOptions,
+    #[arg(skip)]
+    purpose: Purpose,
+}
+
+/// What the term is for: words and patience differ, what it is does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Purpose {
+    #[default]
+    Leadership,
+    Lock,
+    /// A lock that is not waited for.
+    LockAtOnce,
+}
+
+impl Purpose {
+    fn is_lock(self) -> bool {
+        matches!(self, Purpose::Lock | Purpose::LockAtOnce)
+    }
+
+    fn not_had_after(self, limit: &str) -> String {
+        match self {
+            Purpose::Leadership => format!("not leading after {limit}"),
+            Purpose::Lock | Purpose::LockAtOnce => format!("no lock after {limit}"),
+        }
+    }
+
+    fn held_by(self, holder: &str) -> String {
+        match self {
+            Purpose::Leadership => format!("{holder} leads"),
+            Purpose::Lock | Purpose::LockAtOnce => format!("{holder} holds it"),
+        }
+    }
+
+    fn lost(self) -> &'static str {
+        match self {
+            Purpose::Leadership => "the leadership was lost: exiting, as --on-loss says",
+            Purpose::Lock | Purpose::LockAtOnce => "the lock was lost: exiting",
+        }
+    }
 }
 
 /// What an instance brings to an election.
@@ -231,6 +271,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
                 election,
                 wait_timeout: arguments.wait_timeout,
                 wait_left: local::left_to_wait(),
+                purpose: arguments.purpose,
             },
             check,
             loss_code: exits_on_loss.then_some(arguments.loss_code),
@@ -314,6 +355,7 @@ impl Wrapper {
                 biased;
                 signal = signals.next_farewell() => return Ok(code_of_signal(signal)),
                 failure = self.contest.denied(), if !has_led => return Err(failure),
+                failure = self.contest.refused_at_once() => return Err(failure),
                 failure = self.supervisor.stand_by() => return Err(failure),
                 term = self.contest.wait() => term?,
             };
@@ -341,10 +383,13 @@ impl Wrapper {
             Ended::ByItself(ending) | Ended::Leaving(ending) => return Some(code_of(ending)),
             Ended::Stuck => return Some(exit::NO),
             Ended::NeverRan(Some(signal)) => return Some(code_of_signal(signal)),
+            // Who asks a holder to resign does not ask for a second run.
+            Ended::WithItsTerm if self.contest.purpose.is_lock() => {}
+            Ended::WithItsTerm | Ended::NeverRan(None) if !is_loss(term) => return None,
             Ended::WithItsTerm | Ended::NeverRan(None) => {}
         }
-        let code = self.loss_code.filter(|_| is_loss(term))?;
-        warn("the leadership was lost: exiting, as --on-loss says");
+        let code = self.loss_code?;
+        warn(self.contest.purpose.lost());
         Some(code)
     }
 
@@ -398,6 +443,7 @@ struct Contest {
     /// What is left of it for this wait. The first began with the command, which may have waited
     /// for a local store.
     wait_left: Option<Duration>,
+    purpose: Purpose,
 }
 
 impl Contest {
@@ -408,9 +454,9 @@ impl Contest {
         let waited = self.election.wait_for_leadership_within(left).await;
         waited.map_err(|error| match (error, self.tenure.connection()) {
             (tenure::Error::TimedOut { .. }, Connection::Down(error)) => {
-                not_leading_after(limit, blame(&self.tenure, tenure::Error::Store(error)))
+                self.not_had_after(limit, blame(&self.tenure, tenure::Error::Store(error)))
             }
-            (tenure::Error::TimedOut { .. }, _) => not_leading_after(limit, self.too_late()),
+            (tenure::Error::TimedOut { .. }, _) => self.not_had_after(limit, self.too_late()),
             (error, _) => Failure::from(error),
         })
     }
@@ -438,7 +484,8 @@ impl Contest {
         let status = self.election.status();
         match (status.seen_leader, status.reason) {
             (Some(leader), _) => {
-                Failure::new(exit::TIMED_OUT, format!("{} leads", plain(leader.id.as_str())))
+                let holder = plain(leader.id.as_str());
+                Failure::new(exit::TIMED_OUT, self.purpose.held_by(&holder))
             }
             (None, Reason::Store(error)) => blame(&self.tenure, tenure::Error::Store(error)),
             (None, Reason::Paused) => {
@@ -447,6 +494,30 @@ impl Contest {
             }
             (None, reason) => Failure::new(exit::TIMED_OUT, reason.to_string()),
         }
+    }
+
+    fn not_had_after(&self, limit: Duration, failure: Failure) -> Failure {
+        let had = self.purpose.not_had_after(&crate::output::duration(limit));
+        Failure { message: format!("{had}: {}", failure.message), ..failure }
+    }
+
+    /// Why a lock that is not waited for cannot be had; never, where it is waited for.
+    async fn refused_at_once(&self) -> Failure {
+        let mut watch = self.election.watch();
+        while self.purpose == Purpose::LockAtOnce {
+            let status = watch.status();
+            match (status.role, status.connection) {
+                (Role::Standby, _) => return self.too_late(),
+                (Role::Unknown, Connection::Down(error)) => {
+                    return blame(&self.tenure, tenure::Error::Store(error));
+                }
+                _ => {}
+            }
+            if watch.wait_for_change().await.is_none() {
+                break;
+            }
+        }
+        std::future::pending().await
     }
 
     /// A login that is refused from the start will not be accepted by waiting, and an address that
@@ -467,11 +538,6 @@ impl Contest {
             }
         }
     }
-}
-
-fn not_leading_after(limit: Duration, failure: Failure) -> Failure {
-    let limit = crate::output::duration(limit);
-    Failure { message: format!("not leading after {limit}: {}", failure.message), ..failure }
 }
 
 /// Whether a term ended against this instance's will.

@@ -27,6 +27,7 @@ mod local_place;
 mod local_proof;
 mod local_silent;
 mod local_stop;
+mod lock;
 mod look;
 mod memory;
 mod nested;
