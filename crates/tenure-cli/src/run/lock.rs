@@ -28,10 +28,10 @@ use crate::store_options::Target;
 #[command(after_long_help = "\
 Examples:
   tenure lock migrations --store redis://redis.internal -- ./migrate up
-  tenure lock backup --no-wait -- ./backup || [ $? = 75 ]   # another one is at it: fine
+  tenure lock backup --no-wait -- ./backup || [ $? = 75 ]   # another one runs: fine
   tenure lock invoices --wait-timeout 30s --ttl 5s -- sh -c './post --fence $TENURE_TOKEN'")]
 pub(crate) struct Arguments {
-    /// Do not wait: exit with 75 if the lock cannot be had at once, or with 69 if the store cannot
+    /// Do not wait: exit with 75 if the lock is not granted at once, or with 69 if the store cannot
     /// be reached.
     #[arg(long, conflicts_with = "wait_timeout")]
     no_wait: bool,

@@ -501,10 +501,13 @@ impl Contest {
         Failure { message: format!("{had}: {}", failure.message), ..failure }
     }
 
-    /// Why a lock that is not waited for cannot be had; never, where it is waited for.
+    /// Why a lock that is not waited for is not granted; never, where it is waited for.
     async fn refused_at_once(&self) -> Failure {
+        if self.purpose != Purpose::LockAtOnce {
+            return std::future::pending().await;
+        }
         let mut watch = self.election.watch();
-        while self.purpose == Purpose::LockAtOnce {
+        loop {
             let status = watch.status();
             match (status.role, status.connection) {
                 (Role::Standby, _) => return self.too_late(),
@@ -514,10 +517,9 @@ impl Contest {
                 _ => {}
             }
             if watch.wait_for_change().await.is_none() {
-                break;
+                std::future::pending::<()>().await;
             }
         }
-        std::future::pending().await
     }
 
     /// A login that is refused from the start will not be accepted by waiting, and an address that
