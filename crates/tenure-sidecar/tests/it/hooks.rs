@@ -206,3 +206,57 @@ fn a_webhook_is_sent_the_host_and_the_login_of_its_address() {
     // us@er:p:w
     assert!(asked.contains("authorization: Basic dXNAZXI6cDp3\r\n"), "{asked}");
 }
+
+/// Set in the child that plays the part.
+const PART: &str = "TENURE_TEST_PART";
+
+/// In a process of its own, whose limits bind nobody else. As at a limit on processes: a name is
+/// looked up on a thread.
+#[test]
+fn a_webhook_that_found_no_thread_is_tried_again() {
+    const NAME: &str = "hooks::a_webhook_that_found_no_thread_is_tried_again";
+    if std::env::var(PART).is_ok() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = Secret::new(format!("http://localhost:{port}/x"));
+        let (asked, was_asked) = mpsc::channel();
+        std::thread::spawn(move || asked.send(listener.accept().is_ok()));
+        let stage = Stage::embedded();
+        let (ada, leading) = stage.leader("ada");
+        let builder = Sidecar::builder(ada).election(leading.clone());
+        let served = stage.serve(builder.hook(Hook::webhook_on_loss(&url).unwrap()));
+        leave_no_room_for_threads();
+        stage.runtime.block_on(leading.stop());
+        wait_until("a try fails", GENEROUS, || {
+            served.get("/metrics").body.contains("outcome=\"retried\"} 1")
+        });
+        limit_memory(u64::MAX);
+        let is_asked = was_asked.recv_timeout(GENEROUS) == Ok(true);
+        std::process::exit(if is_asked { 42 } else { 1 });
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let played = child.args(["--exact", NAME, "--nocapture"]).env(PART, NAME).output().unwrap();
+    assert_eq!(played.status.code(), Some(42), "{played:?}");
+}
+
+/// Lets this process have hardly more memory than it has, so that no stack finds room.
+fn leave_no_room_for_threads() {
+    const PAGE: u64 = 4096;
+    const ROOM: u64 = 3 << 19;
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    limit_memory(pages.split_whitespace().next().unwrap().parse::<u64>().unwrap() * PAGE + ROOM);
+    // The stacks of threads that have ended are kept for others.
+    let start = || std::thread::Builder::new().spawn(|| std::thread::sleep(Duration::MAX));
+    let kept = std::iter::repeat_with(start).take_while(Result::is_ok).count();
+    assert!(kept < 100, "threads can be started");
+}
+
+#[allow(unsafe_code)]
+fn limit_memory(bytes: u64) {
+    const ADDRESS_SPACE: i32 = 9;
+    unsafe extern "C" {
+        fn setrlimit(resource: i32, limit: *const [u64; 2]) -> i32;
+    }
+    // SAFETY: the pointer is that of a local that outlives the call, in the layout of the system.
+    assert_eq!(unsafe { setrlimit(ADDRESS_SPACE, &[bytes, u64::MAX]) }, 0);
+}
