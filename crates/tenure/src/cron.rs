@@ -240,7 +240,8 @@ mod tests {
     fn with_a_star_in_the_hour_it_is_due_whenever_the_clock_shows_it() {
         const MINUTE: u64 = 60_000_000;
         const AROUND: u64 = 26 * 60 * MINUTE;
-        let expressions: [(&str, fn(i8, i8) -> bool); 4] = [
+        type Shows = fn(i8, i8) -> bool;
+        let expressions: [(&str, Shows); 4] = [
             ("0 * * * *", |_, minute| minute == 0),
             ("30 */2 * * *", |hour, minute| hour % 2 == 0 && minute == 30),
             ("*/20 * * * *", |_, minute| minute % 20 == 0),
