@@ -30,6 +30,7 @@ pub mod bulkhead;
 mod channel;
 mod clock;
 pub mod cluster;
+mod connect;
 mod line;
 mod log;
 mod pipeline;
@@ -38,6 +39,7 @@ mod store;
 
 pub use channel::{Channel, Heard, Listener};
 pub use cluster::{ClusterClient, ClusterError};
+pub use connect::connect_tcp;
 pub use log::{Entry, Log, LogWorker, LogWriter};
 pub use pipeline::{Pipelined, WINDOW_MAX, pipelined};
 pub use queue::{Finished, Job, Pushed, Queue, Recovered, Sender, Worker};

@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure::{AskOutcome, Observation, SeenLeader};
+use tenure::{AskOutcome, Leadership, Observation, SeenLeader, Vacancy};
 
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, plain, talk};
 use crate::run::{block_on, duration};
 use crate::store_options::{StoreObserver, Target};
+use crate::who::vacancy;
 
 /// Ask the leader to hand over to another member.
 ///
@@ -113,6 +114,17 @@ impl StoreObserver {
         }
     }
 
+    /// Why nobody takes over, where that will not change by itself within a lease.
+    fn why_nobody_may_lead(&self) -> Option<String> {
+        let seen = self.wait(self.observer.look()).ok()?;
+        match &seen.leadership {
+            Leadership::Vacant(why @ (Vacancy::Paused { .. } | Vacancy::Quarantine { .. })) => {
+                Some(format!("nobody can take over: {}", vacancy(why)))
+            }
+            _ => None,
+        }
+    }
+
     /// What came of asking; `None` when the caller's own limit was reached first.
     fn within(
         &self,
@@ -141,8 +153,11 @@ impl Wait {
     ) -> Result<ExitCode, Failure> {
         let unanswered = || Some(store_observer.why_unanswered());
         let (code, outcome, leader, why) = match asked {
-            Some(AskOutcome::Done { leader }) => {
-                (0, "done", leader.map(|leader| leader.id.to_string()), None)
+            Some(AskOutcome::Done { leader: Some(leader) }) => {
+                (0, "done", Some(leader.id.to_string()), None)
+            }
+            Some(AskOutcome::Done { leader: None }) => {
+                (0, "done", None, store_observer.why_nobody_may_lead())
             }
             Some(AskOutcome::Refused { why }) => (exit::NO, "refused", None, Some(why)),
             Some(AskOutcome::NobodyLeads) => {

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{
     AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value,
@@ -158,8 +160,13 @@ impl Route {
     ) -> Result<T, StoreError> {
         let connected = Arc::new(AtomicBool::new(false));
         let opening = CONNECTED.scope(Arc::clone(&connected), opening);
-        let opened = tokio::time::timeout(limit, opening).await;
-        opened.unwrap_or_else(|_| Err(self.too_slow(limit, connected.load(Ordering::Relaxed))))
+        // The task that keeps a connection must outlive a connector of the application.
+        let opening = AssertUnwindSafe(opening).catch_unwind();
+        match tokio::time::timeout(limit, opening).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(_)) => Err(StoreError::unreachable("what opens the connection panicked")),
+            Err(_) => Err(self.too_slow(limit, connected.load(Ordering::Relaxed))),
+        }
     }
 
     /// A server that takes the connection and ends it at the first words wants other words.
@@ -486,7 +493,7 @@ pub(super) async fn open_stream(url: &RedisUrl) -> io::Result<Box<dyn Stream>> {
 }
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
+    let stream = store_client::connect_tcp(host, port).await?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;

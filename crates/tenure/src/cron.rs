@@ -235,6 +235,50 @@ mod tests {
         assert_eq!(spring("@daily"), Vec::<String>::new());
     }
 
+    /// Each minute of the days around a change is looked at as a person looks at the clock.
+    #[test]
+    fn with_a_star_in_the_hour_it_is_due_whenever_the_clock_shows_it() {
+        const MINUTE: u64 = 60_000_000;
+        const AROUND: u64 = 26 * 60 * MINUTE;
+        type Shows = fn(i8, i8) -> bool;
+        let expressions: [(&str, Shows); 4] = [
+            ("0 * * * *", |_, minute| minute == 0),
+            ("30 */2 * * *", |hour, minute| hour % 2 == 0 && minute == 30),
+            ("*/20 * * * *", |_, minute| minute % 20 == 0),
+            ("15 */23 * * *", |hour, minute| hour % 23 == 0 && minute == 15),
+        ];
+        let changes = [
+            ("Europe/Berlin", "2026-03-29T01:00:00Z"),
+            ("Europe/Berlin", "2026-10-25T01:00:00Z"),
+            ("America/Nuuk", "2026-03-29T01:00:00Z"),
+            ("America/Nuuk", "2026-10-25T01:00:00Z"),
+            ("Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
+            ("Australia/Lord_Howe", "2026-04-04T15:00:00Z"),
+            ("Antarctica/Troll", "2026-03-29T01:00:00Z"),
+            ("Antarctica/Troll", "2026-10-25T01:00:00Z"),
+            ("Asia/Kathmandu", "2026-03-29T01:00:00Z"),
+        ];
+        for ((zone_name, change), (expression, shows)) in
+            changes.into_iter().flat_map(|change| expressions.map(|shown| (change, shown)))
+        {
+            let (cron, zone) = (parse(expression).unwrap(), TimeZone::get(zone_name).unwrap());
+            let schedule = Schedule { names_hours: names_hours(expression, &cron), cron, zone };
+            let (mut shown, from) = (None, at(change) - AROUND);
+            for minute in 0..2 * AROUND / MINUTE {
+                let now = from + minute * MINUTE;
+                let local = Timestamp::from_microsecond(now as i64).unwrap();
+                let local = local.to_zoned(schedule.zone.clone());
+                if shows(local.hour(), local.minute()) {
+                    shown = Some(ServerTime(now));
+                }
+                if shown.is_some() {
+                    let due = schedule.latest(ServerTime(now + 1_500_000));
+                    assert_eq!(due, shown, "{expression} in {zone_name} at {local}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_cannot_be_used_is_refused_with_its_field() {
         for (expression, zone, words) in [

@@ -4,11 +4,12 @@
 //! nobody else, and each gets its events in order. The threads come from a pool that starts with
 //! the first listener and gives them back when there is nothing to call.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tenure_core::Event;
@@ -22,6 +23,8 @@ use crate::fork::Generation;
 const LISTENER_THREADS_MAX: usize = 64;
 /// How long an idle thread is kept for the next event.
 const THREAD_KEPT: Duration = Duration::from_secs(5);
+/// The pause before a thread is asked for again where there is none.
+const START_AGAIN: Duration = Duration::from_millis(100);
 
 /// A registered listener. Dropping this unregisters the listener; a call that has already begun
 /// still completes.
@@ -157,21 +160,98 @@ impl ListenerPool {
     /// Starts the thread that hands listeners to threads. It ends after the last listener.
     pub(crate) fn start() -> std::io::Result<Self> {
         let (scheduled, mut due) = mpsc::unbounded_channel::<Arc<Listener>>();
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(LISTENER_THREADS_MAX)
-            .thread_keep_alive(THREAD_KEPT)
-            .thread_name("tenure-listener")
-            .build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("tenure-listeners".into()).spawn(move || {
+            let threads = Arc::new(Threads::default());
             runtime.block_on(async {
                 while let Some(listener) = due.recv().await {
-                    tokio::task::spawn_blocking(move || listener.drain());
+                    threads.run(listener).await;
                 }
             });
+            threads.close();
             // A listener that never returns must not keep this thread as well.
             runtime.shutdown_background();
         })?;
         Ok(ListenerPool { scheduled })
+    }
+}
+
+/// As many threads as listeners are at work at the same time. Not those of the runtime: where no
+/// thread can be started for a while, as at a limit on processes, those panic, and nobody would be
+/// called again.
+#[derive(Default)]
+struct Threads {
+    state: Mutex<ThreadsState>,
+    due_or_closed: Condvar,
+}
+
+#[derive(Default)]
+struct ThreadsState {
+    /// Bounded: each listener waits at most once.
+    due: VecDeque<Arc<Listener>>,
+    count: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl Threads {
+    /// Has a thread call the listener: one that is idle, a new one, or the next that is done. Where
+    /// none can be started it is tried again, for as long as listeners wait.
+    async fn run(self: &Arc<Self>, listener: Arc<Listener>) {
+        self.lock().due.push_back(listener);
+        self.due_or_closed.notify_one();
+        while self.takes_another() && self.start_thread().is_err() {
+            tokio::time::sleep(START_AGAIN).await;
+        }
+    }
+
+    /// Whether more wait than threads do, and counts the one that is to be started.
+    fn takes_another(&self) -> bool {
+        let mut state = self.lock();
+        let takes = state.due.len() > state.idle && state.count < LISTENER_THREADS_MAX;
+        state.count += usize::from(takes);
+        takes
+    }
+
+    fn start_thread(self: &Arc<Self>) -> std::io::Result<()> {
+        let (threads, runtime) = (Arc::clone(self), Handle::current());
+        let started = std::thread::Builder::new().name("tenure-listener".into()).spawn(move || {
+            let _in_runtime = runtime.enter();
+            threads.work();
+        });
+        started.map(drop).inspect_err(|_| self.lock().count -= 1)
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(listener) = state.due.pop_front() {
+                drop(state);
+                // The log is the application's, too, and may panic. Each time, an event is gone.
+                let drain = || Arc::clone(&listener).drain();
+                while catch_unwind(AssertUnwindSafe(drain)).is_err() {}
+                state = self.lock();
+                continue;
+            }
+            state.idle += 1;
+            let waited = self.due_or_closed.wait_timeout(state, THREAD_KEPT);
+            let (now, kept) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = now;
+            state.idle -= 1;
+            if state.due.is_empty() && (kept.timed_out() || state.closed) {
+                state.count -= 1;
+                return;
+            }
+        }
+    }
+
+    /// Idle threads end.
+    fn close(&self) {
+        self.lock().closed = true;
+        self.due_or_closed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ThreadsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -86,10 +86,8 @@ impl Lock {
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         match self.election().attempt().await? {
             Attempt::Granted(term) => Ok(Some(LockGuard::new(term))),
-            // Nobody else has this id: it is this client's own.
-            Attempt::Denied(Reason::HeldBy(holder)) if holder == self.client.id => {
-                Err(self.already_held())
-            }
+            Attempt::TakesPart => Err(self.already_held()),
+            // Also where the store names this client: then an earlier release did not reach it.
             Attempt::Denied(_) => Ok(None),
         }
     }

@@ -454,11 +454,15 @@ impl<'a> Turn<'a> {
     async fn lead(&mut self) -> Result<Term, JobStep> {
         let election = self.job.election().endless_holder(self.endless.clone());
         match self.in_time(election.attempt()).await {
-            Ok(Attempt::Granted(term)) => {
-                self.note(JobPhase::Lead, None);
-                Ok(term)
-            }
-            Ok(Attempt::Denied(reason)) => {
+            Ok(attempt) => {
+                let reason = match attempt {
+                    Attempt::Granted(term) => {
+                        self.note(JobPhase::Lead, None);
+                        return Ok(term);
+                    }
+                    Attempt::Denied(reason) => reason,
+                    Attempt::TakesPart => Reason::HeldBy(self.job.client.id.clone()),
+                };
                 self.was_tried = true;
                 let reason = self.looked_at(reason).await;
                 self.note(JobPhase::Lead, Some(Trouble::Denied(reason)));

@@ -25,7 +25,7 @@ use crate::events::EventQueue;
 use crate::fork::Generation;
 use crate::latest::Latest;
 use crate::listener::Listener;
-use crate::status::Status;
+use crate::status::{Status, Watch};
 use crate::term::{Phase, TermState};
 
 /// No deadline: the moment at which the clock had its origin lies before every reading.
@@ -158,12 +158,25 @@ impl ElectionState {
     }
 
     pub(crate) fn status_now(&self) -> Status {
+        self.status_told().at(self.clock.now())
+    }
+
+    /// The status as the driver told it, whatever has run out since.
+    fn status_told(&self) -> Status {
         if !self.born_in.is_current() {
             // The lock may have been held when the process was forked; nobody will let go of it.
             let (resource, id) = (self.resource.clone(), self.id.clone());
             return Status::in_forked_child(resource, id, self.timing);
         }
-        self.status.read().clone().at(self.clock.now())
+        self.status.read().clone()
+    }
+
+    /// Follows the status. It belongs to the process of the election, whichever asks for it: in a
+    /// forked child nobody would tell it anything.
+    pub(crate) fn follow(&self) -> Watch {
+        let version = self.status.version();
+        let (latest, clock) = (Arc::clone(&self.status), self.clock.clone());
+        Watch::new(latest, clock, self.born_in, version, self.status_told())
     }
 
     /// The open term with one more guard on it, unless work under it has to stop.

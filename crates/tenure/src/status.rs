@@ -158,10 +158,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(latest: Arc<Latest<Status>>, clock: Clock) -> Self {
-        let seen_version = latest.version();
-        let seen = latest.read().clone();
-        Watch { latest, clock, born_in: Generation::current(), seen, seen_version }
+    /// Follows `latest`, of which the caller has read the version first and then `seen`.
+    pub(crate) fn new(
+        latest: Arc<Latest<Status>>,
+        clock: Clock,
+        born_in: Generation,
+        seen_version: u64,
+        seen: Status,
+    ) -> Self {
+        Watch { latest, clock, born_in, seen, seen_version }
     }
 
     /// The current status.

@@ -12,13 +12,13 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult,
     ServerError, Value,
 };
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::map::{NODES_MAX, SlotMap};
 use super::node::Node;
 use super::request::ClusterRequest;
 use super::seeds::ClusterSeeds;
+use crate::connect::connect_tcp;
 use crate::store::CONNECT_TIMEOUT;
 
 /// How many requests wait for a connection's task. More wait in their callers.
@@ -198,7 +198,7 @@ impl NodeConnection {
             // Where the task is ours, its end tells that the connection has closed before anything
             // is sent on it.
             ConnectionAddr::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                let stream = connect_tcp(host, *port).await?;
                 stream.set_nodelay(true)?;
                 let settings = info.redis_settings();
                 let (line, driver) =

@@ -72,6 +72,15 @@ on_every_store! {
         assert_eq!(stage.tenure(&["run", NAME, "--", "true"]).code, 0);
     }
 
+    fn whoever_asks_a_leader_to_resign_hears_of_a_pause(stage: crate::stage::Stage) {
+        let _ada = stage.wrap("ada", &[], "sleep 600");
+        stage.wait_for_leader("ada");
+        assert_eq!(stage.tenure(&["pause", NAME, "--for", "1h"]).code, 0);
+        let said = stage.tenure(&["resign", NAME]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.err.contains("nobody can take over: an operator paused it"), "{said:?}");
+    }
+
     fn a_pause_of_a_name_that_nobody_uses_is_doubted(stage: crate::stage::Stage) {
         let doubted = stage.tenure(&["pause", "nightyl"]);
         assert_eq!(doubted.code, 0, "{doubted:?}");

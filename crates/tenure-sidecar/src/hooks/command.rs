@@ -1,11 +1,14 @@
 //! A hook that is a shell command.
 
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::oneshot;
 
 use super::ending::RunningHook;
 use super::proc::MARKS;
@@ -107,13 +110,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 async fn see_gone(mut hook: RunningHook, happening: &Happening) {
     let mut told = Vec::new();
     loop {
-        // It may take a while, in which this thread has questions to answer.
-        let killed = tokio::task::spawn_blocking(move || {
-            let left = hook.kill();
-            (hook, left)
-        });
-        // Only a runtime that ends drops it.
-        let Ok((same, left)) = killed.await else { return };
+        let Some((same, left)) = kill_aside(hook).await else { return };
         if left.is_empty() {
             return;
         }
@@ -123,6 +120,31 @@ async fn see_gone(mut hook: RunningHook, happening: &Happening) {
         }
         hook = same;
         tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Kills a hook on a thread of its own: it may take a while, in which this one has questions to
+/// answer. Where no thread can be started, a hook that is to end matters more. `None` if the thread
+/// ended early.
+async fn kill_aside(hook: RunningHook) -> Option<(RunningHook, Vec<i32>)> {
+    let kill = |mut hook: RunningHook| {
+        let left = hook.kill();
+        (hook, left)
+    };
+    let (tell, told) = oneshot::channel();
+    let shared = Arc::new(Mutex::new(Some(hook)));
+    let taken = Arc::clone(&shared);
+    let take = |hook: &Mutex<Option<RunningHook>>| {
+        hook.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
+    // What tokio offers for this panics where there is no thread.
+    let started = thread::Builder::new().name("hook-killer".into()).spawn(move || {
+        // Nobody hears it when the runtime ends.
+        let _ = tell.send(take(&taken).map(kill));
+    });
+    match started {
+        Ok(_) => told.await.ok().flatten(),
+        Err(_) => take(&shared).map(kill),
     }
 }
 

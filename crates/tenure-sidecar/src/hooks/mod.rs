@@ -12,10 +12,12 @@ mod webhook;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde::Serialize;
 use tenure::Secret;
 use tokio::sync::{Notify, oneshot, watch};
@@ -293,7 +295,9 @@ async fn work(resource: Arc<ResourceHooks>, hooks: Arc<[Counted]>) {
                     let counted = (Arc::clone(&hooks), hook);
                     tries.spawn(async move {
                         let hook = &counted.0[counted.1].hook;
-                        (number, run_try(hook, attempt, &happening, ended).await)
+                        let tried = AssertUnwindSafe(run_try(hook, attempt, &happening, ended));
+                        // What comes after it must not wait for one that will never be told.
+                        (number, tried.catch_unwind().await.unwrap_or(Tried::Failed))
                     });
                 }
             }

@@ -10,7 +10,6 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tenure::Secret;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Happening;
@@ -66,7 +65,7 @@ impl Webhook {
     }
 
     pub(super) async fn post(&self, happening: &Happening) -> Result<(), String> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port))
+        let stream = store_client::connect_tcp(&self.host, self.port)
             .await
             .map_err(|error| format!("cannot connect: {error}"))?;
         match self.encrypted {

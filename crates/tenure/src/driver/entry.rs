@@ -1,6 +1,7 @@
 //! One election as the driver keeps it: the machine, and what is under way for it.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -291,8 +292,12 @@ impl Entry {
     /// Tells whoever listens; `true` when the election has stopped for good.
     pub(super) fn tell(&mut self, event: Event) -> bool {
         let stopped = matches!(event.kind, EventKind::StateChanged { to: Role::Stopped, .. });
-        trace::log(&self.state, &event, self.log_context);
-        self.log_wait_once(&event.kind);
+        // The log is the application's. One that panics, as where stdout and stderr are on a disk
+        // that is full, must not take all elections of this process with it.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            trace::log(&self.state, &event, self.log_context);
+            self.log_wait_once(&event.kind);
+        }));
         self.note_trouble(&event.kind);
         // The process may end now, if it is to.
         self.last_words = None;
@@ -506,12 +511,16 @@ fn note(status: &mut Status, event: &Event) -> bool {
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// Ends the process once what is returned is dropped, or a moment later. From a thread of its own:
-/// what runs at exit may take its time, renewals of other elections must not wait for it.
+/// what runs at exit may take its time, renewals of other elections must not wait for it. Where no
+/// thread can be started, the process ends at once, and the log does not say why.
 fn exit(code: i32) -> mpsc::Sender<()> {
     let (logging, logged) = mpsc::channel();
-    std::thread::spawn(move || {
+    let ending = std::thread::Builder::new().name("tenure-exit".into()).spawn(move || {
         let _ = logged.recv_timeout(LAST_WORDS_MAX);
         std::process::exit(code)
     });
+    if ending.is_err() {
+        std::process::exit(code);
+    }
     logging
 }

@@ -211,7 +211,7 @@ impl ElectionBuilder {
     pub async fn try_acquire(self) -> Result<Option<Term>, Error> {
         match self.attempt().await? {
             Attempt::Granted(term) => Ok(Some(term)),
-            Attempt::Denied(_) => Ok(None),
+            Attempt::Denied(_) | Attempt::TakesPart => Ok(None),
         }
     }
 
@@ -227,13 +227,10 @@ impl ElectionBuilder {
     }
 
     async fn attempt_patiently(mut self) -> Result<Attempt, Error> {
-        let id = self.client.id.clone();
         let mut events = self.events();
         let election = match self.start_as(Contest::OneShot).await {
             Ok(election) => election,
-            Err(Error::AlreadyTakingPart { .. }) => {
-                return Ok(Attempt::Denied(Reason::HeldBy(id)));
-            }
+            Err(Error::AlreadyTakingPart { .. }) => return Ok(Attempt::TakesPart),
             Err(error) => return Err(error),
         };
         while let Some(event) = events.next().await {
@@ -322,6 +319,8 @@ impl ElectionBuilder {
 pub(crate) enum Attempt {
     Granted(Term),
     Denied(Reason),
+    /// This client leads already, or contends. Nothing was asked of the store.
+    TakesPart,
 }
 
 impl std::fmt::Debug for ElectionBuilder {

@@ -85,7 +85,7 @@ impl Election {
 
     /// Follows the status. It has the latest state only and keeps no queue.
     pub fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(&self.state().status), self.state().clock.clone())
+        self.state().follow()
     }
 
     /// The stream of events from now on; [`ElectionBuilder::events`] has them from the first.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::testing::World;
 use tenure::{Error, HistoryKind, LockGuard, MemoryBackend, Reason, Tenure, blocking};
 use testkit::{ClusterGroup, GENEROUS, RedisServer, SentinelGroup};
 
@@ -134,6 +135,21 @@ async fn a_limit_counts_the_release_of_an_earlier_hold() {
     let late = ada.lock(NAME).ttl(GENEROUS).acquire_within(limit).await.unwrap_err();
     assert!(matches!(&late, Error::TimedOut { waited, .. } if *waited == limit), "{late}");
     assert!(began_at.elapsed() < GENEROUS / 6, "the release has given up only then");
+}
+
+/// The release never arrived, so the store has the lease until it ends; no guard is held.
+#[tokio::test]
+async fn a_hold_that_could_not_be_released_is_not_called_held_by_its_own_client() {
+    let world = World::new();
+    let ada = world.client("ada").await;
+    let mut held = world.advance_while(ada.lock(NAME).acquire()).await.unwrap();
+    world.cut_off("ada");
+    world.advance_while(held.release()).await.unwrap();
+    world.heal("ada");
+    let again = world.advance_while(ada.lock(NAME).try_acquire()).await;
+    assert!(matches!(again, Ok(None)), "{again:?}");
+    let next = world.advance_while(ada.lock(NAME).acquire()).await.unwrap();
+    assert!(next.token() > held.token(), "once the lease is over");
 }
 
 #[test]

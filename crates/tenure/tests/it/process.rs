@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tenure::backend::redis::RedisBackend;
+use tenure::backend::{Backend, Connection};
 use tenure::testing::World;
-use tenure::{Error, MemoryBackend, OnLoss, Reason, Role, Tenure, Tick, blocking};
+use tenure::{Error, EventKind, MemoryBackend, OnLoss, Reason, Role, Tenure, Tick, blocking};
 use testkit::{GENEROUS, Process, RedisServer};
 
 /// Set in the child that plays the part.
@@ -44,6 +46,85 @@ async fn loss_ends_the_process_with_the_chosen_code() {
     }
     let played = play("loss_ends_the_process_with_the_chosen_code");
     assert_eq!(played.status.code(), Some(17), "{played:?}");
+}
+
+/// As with a limit on processes: the end of this one must not need another thread.
+#[tokio::test]
+async fn loss_ends_a_process_that_can_start_no_thread() {
+    const NAME: &str = "loss_ends_a_process_that_can_start_no_thread";
+    if plays(NAME) {
+        let world = World::new();
+        let tenure = world.client("ada").await;
+        let election = tenure.election("x").on_loss(OnLoss::Exit(17)).start().await.unwrap();
+        world.run_until(|| election.is_leader()).await;
+        leave_no_room_for_threads();
+        world.cut_off("ada");
+        world.advance(Duration::from_secs(15)).await;
+        std::thread::sleep(Duration::from_secs(5));
+        std::process::exit(0);
+    }
+    let played = play(NAME);
+    assert_eq!(played.status.code(), Some(17), "{played:?}");
+}
+
+/// A name is looked up beside everything else, for which there was no thread.
+#[tokio::test]
+async fn a_client_that_could_start_no_thread_for_a_while_leads_afterwards() {
+    const NAME: &str = "a_client_that_could_start_no_thread_for_a_while_leads_afterwards";
+    if plays(NAME) {
+        let server = RedisServer::start();
+        let address = format!("redis://localhost:{}", server.port());
+        let builder = Tenure::builder().fresh_store(true).connector(move || {
+            Box::pin(async move {
+                // The client's own threads are there by now.
+                leave_no_room_for_threads();
+                let backend = RedisBackend::open(&address)?;
+                Ok(Arc::new(backend) as Arc<dyn Backend>)
+            })
+        });
+        let tenure = builder.connect().await.unwrap();
+        let election = tenure.election("x").start().await.unwrap();
+        testkit::wait_until("it is told why there is no connection", GENEROUS, || {
+            matches!(election.status().connection, Connection::Down(why)
+                if why.message().contains("no thread to look up"))
+        });
+        leave_room_for_threads();
+        let led = election.wait_for_leadership_within(GENEROUS).await;
+        drop(server);
+        std::process::exit(if led.is_ok() { 42 } else { 1 });
+    }
+    let played = play(NAME);
+    assert_eq!(played.status.code(), Some(42), "{played:?}");
+}
+
+/// Whoever is called for each event has a thread of a pool.
+#[tokio::test]
+async fn a_listener_without_a_thread_for_a_while_is_called_afterwards() {
+    const NAME: &str = "a_listener_without_a_thread_for_a_while_is_called_afterwards";
+    if plays(NAME) {
+        let world = World::new();
+        let tenure = world.client("ada").await;
+        let election = tenure.election("x").start().await.unwrap();
+        let (called, calls) = std::sync::mpsc::channel();
+        election.on_event(move |event| drop(called.send(event.kind.clone()))).unwrap().forever();
+        leave_no_room_for_threads();
+        world.run_until(|| election.is_leader()).await;
+        // Not for long enough to prove that nobody is called, but for the pool to try.
+        std::thread::sleep(Duration::from_millis(200));
+        leave_room_for_threads();
+        election.set_ready(false);
+        world.run_until(|| !election.is_leader()).await;
+        let was_told = loop {
+            match calls.recv_timeout(GENEROUS) {
+                Ok(EventKind::Lost { .. }) => break true,
+                Ok(_) => {}
+                Err(_) => break false,
+            }
+        };
+        std::process::exit(if was_told { 42 } else { 1 });
+    }
+    let played = play(NAME);
+    assert_eq!(played.status.code(), Some(42), "{played:?}");
 }
 
 /// Nobody holds a guard, so nothing but the end of the process keeps it from contending again.
@@ -140,6 +221,12 @@ fn a_forked_child_waits_for_nothing_of_its_parent() {
             let leads = seen.role != Role::Stopped || seen.token.is_some() || tenure.is_leader("x");
             let hears = watch.wait_for_change().await.is_some() || events.next().await.is_some();
             drop(events);
+            // What is made here of what was inherited is no better.
+            let mut own = election.watch();
+            let leads = leads || own.status().role != Role::Stopped;
+            let hears = hears
+                || own.wait_for_change().await.is_some()
+                || election.events().next().await.is_some();
             if leads || hears || changes.next().await != Err(Error::Forked) {
                 return false;
             }
@@ -208,6 +295,46 @@ fn lose_while_the_log_is_stuck(on_loss: OnLoss) -> bool {
     });
     // By the clock alone it would end, too, but later.
     is_told.recv_timeout(GENEROUS).is_ok_and(|reason| reason != Some(Reason::LeaseEnded))
+}
+
+/// As one does that writes to a disk which is full, and says so on stderr, which is there as well.
+#[test]
+fn a_log_that_panics_ends_no_election() {
+    const NAME: &str = "a_log_that_panics_ends_no_election";
+    if !plays(NAME) {
+        let played = play(NAME);
+        assert_eq!(played.status.code(), Some(42), "{played:?}");
+        return;
+    }
+    let store = Arc::new(MemoryBackend::new());
+    let tenure = blocking::wait(Tenure::builder().backend(store).fresh_store(true).connect());
+    let election = blocking::wait(tenure.unwrap().election("x").start()).unwrap();
+    let first = blocking::wait(election.wait_for_leadership()).unwrap();
+    tracing::subscriber::set_global_default(PanicsAtEachLine).unwrap();
+    blocking::wait(first.resign());
+    let led = blocking::wait(election.wait_for_leadership_within(GENEROUS));
+    std::process::exit(if led.is_ok() { 42 } else { 1 });
+}
+
+struct PanicsAtEachLine;
+
+impl tracing::Subscriber for PanicsAtEachLine {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "tenure"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("a log that panics, as the test wants it");
+    }
 }
 
 static IS_STUCK: AtomicBool = AtomicBool::new(false);
@@ -341,6 +468,30 @@ fn exit_at_once(code: i32) -> ! {
     }
     // SAFETY: ends the process without running anything of the parent's.
     unsafe { _exit(code) }
+}
+
+/// Lets this process have hardly more memory than it has, so that no stack finds room.
+fn leave_no_room_for_threads() {
+    const ROOM: u64 = 3 << 19;
+    const PAGE: u64 = 4096;
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split_whitespace().next().unwrap().parse().unwrap();
+    limit_memory(pages * PAGE + ROOM);
+    assert!(std::thread::Builder::new().spawn(|| {}).is_err(), "no thread can be started");
+}
+
+fn leave_room_for_threads() {
+    limit_memory(u64::MAX);
+}
+
+#[allow(unsafe_code)]
+fn limit_memory(bytes: u64) {
+    const ADDRESS_SPACE: i32 = 9;
+    unsafe extern "C" {
+        fn setrlimit(resource: i32, limit: *const [u64; 2]) -> i32;
+    }
+    // SAFETY: the pointer is that of a local that outlives the call, in the layout of the system.
+    assert_eq!(unsafe { setrlimit(ADDRESS_SPACE, &[bytes, u64::MAX]) }, 0);
 }
 
 #[allow(unsafe_code)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::backend::redis::{Login, RedisBackend, Stream};
-use tenure::backend::{Backend, Signal, SignalSink, Subscription};
+use tenure::backend::{Backend, Connection, Signal, SignalSink, Subscription};
 use tenure_core::Resource;
 use tenure_core::protocol::Hint;
 use testkit::proxy::Cut;
@@ -154,4 +154,28 @@ async fn an_own_connector_and_an_existing_client_work_as_well() {
     assert_eq!(opened.load(Ordering::Relaxed), 2, "one for requests, one for hints");
     assert_eq!(server.cli(&["-n", "2", "EXISTS", "tenure:job"]), "1");
     assert_eq!(server.cli(&["EXISTS", "tenure:job"]), "1");
+}
+
+/// A backend that panics is one that does not answer, and is asked again.
+#[tokio::test]
+async fn a_connector_that_panics_is_asked_again() {
+    let server = RedisServer::start();
+    let port = server.port();
+    let opened = Arc::new(AtomicUsize::new(0));
+    let connector = move || {
+        let number = opened.fetch_add(1, Ordering::Relaxed);
+        async move {
+            assert!(number > 1, "a panic of the test");
+            let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+            io::Result::Ok(Box::new(stream) as Box<dyn Stream>)
+        }
+    };
+    let backend = Arc::new(RedisBackend::with_connector(connector, Login::default()));
+    let ada = Actor::new("ada", "job", Arc::clone(&backend) as Arc<dyn Backend>);
+    let mut ears = ada.backend.subscribe(&ada.resource);
+    assert_eq!(next(&mut ears).await, Signal::Listening);
+    let mut connection = backend.connection();
+    let is_up = connection.wait_for(|connection| *connection == Connection::Up);
+    tokio::time::timeout(PATIENT, is_up).await.expect("it is asked again").unwrap();
+    ada.lead(1).await;
 }
