@@ -243,6 +243,12 @@ impl Engine {
         &mut self.keyspace.changes.units
     }
 
+    /// Whether there are any.
+    #[inline]
+    pub fn has_units(&self) -> bool {
+        !self.keyspace.changes.units.is_empty()
+    }
+
     /// Units that were fetched are done with: their memory serves the next ones.
     pub fn recycle_units(&mut self, mut units: Vec<Unit>) {
         self.keyspace.changes.recycle(&mut units);

@@ -8,34 +8,39 @@ use crate::replication::{tell_description, tell_facts};
 
 impl EventLoop {
     /// Does what the engine asks for, until it asks for nothing more.
+    #[inline]
     pub(super) fn apply_effects(&mut self) {
         while !self.engine.is_fetched() {
-            let written = self.engine.take_written();
-            let effects = self.engine.effects();
-            let resumed = std::mem::take(&mut effects.resumed_sessions);
-            let mut requests = std::mem::take(&mut effects.requests);
-            self.take_units(&mut requests);
-            let memory_max = self.engine.config().settings().memory_max();
-            for garbage in self.engine.take_garbage() {
-                if let Err(garbage) = self.freeing.free(garbage, memory_max) {
-                    self.engine.take_back(garbage);
-                }
+            self.fetch();
+        }
+    }
+
+    fn fetch(&mut self) {
+        let written = self.engine.take_written();
+        let effects = self.engine.effects();
+        let resumed = std::mem::take(&mut effects.resumed_sessions);
+        let mut requests = std::mem::take(&mut effects.requests);
+        self.take_units(&mut requests);
+        let memory_max = self.engine.config().settings().memory_max();
+        for garbage in self.engine.take_garbage() {
+            if let Err(garbage) = self.freeing.free(garbage, memory_max) {
+                self.engine.take_back(garbage);
             }
-            for id in written {
-                if self.clients.of(id).is_some() {
-                    self.write_told(id.slot());
-                }
+        }
+        for id in written {
+            if self.clients.of(id).is_some() {
+                self.write_told(id.slot());
             }
-            for request in requests {
-                self.apply(request);
-            }
-            for id in resumed {
-                if self.clients.of(id).is_some()
-                    && let Some(mut client) = self.clients.take(id.slot())
-                {
-                    self.run_waiting(&mut client);
-                    self.clients.put_back(client);
-                }
+        }
+        for request in requests {
+            self.apply(request);
+        }
+        for id in resumed {
+            if self.clients.of(id).is_some()
+                && let Some(mut client) = self.clients.take(id.slot())
+            {
+                self.run_waiting(&mut client);
+                self.clients.put_back(client);
             }
         }
     }

@@ -9,6 +9,7 @@ use mio::Events;
 use store_persist::aof::AppendError;
 
 use super::EventLoop;
+use super::wait::Gap;
 use crate::persistence::{Loader, Step};
 use crate::server::StartError;
 
@@ -38,7 +39,7 @@ impl EventLoop {
             }
             match step {
                 Ok(Step::Done(loaded)) => break loaded,
-                Ok(Step::More) => self.serve(events, Some(Duration::ZERO))?,
+                Ok(Step::More) => self.serve_between(events)?,
                 Err(reason) => return Ok(Err(reason)),
             }
         };
@@ -49,6 +50,19 @@ impl EventLoop {
         let opened = self.persistence.open(now_ms, &mut self.engine, loaded);
         self.write_notes();
         Ok(opened)
+    }
+
+    /// A turn without waiting for anything.
+    fn serve_between(&mut self, events: &mut Events) -> io::Result<()> {
+        match self.poll.poll(events, Some(Duration::ZERO)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.begin_turn(Gap::Pause);
+        self.turn(events);
+        self.end_turn();
+        Ok(())
     }
 
     /// Loads the append-only file again while everybody waits. The server ends when it cannot.

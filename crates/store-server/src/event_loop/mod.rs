@@ -61,7 +61,7 @@ use crate::sockets::Sockets;
 use read::Arrival;
 use run::Pending;
 use shrink::Shrinking;
-use wait::SpinBackoff;
+use wait::{Gap, SpinBackoff};
 
 /// Token of the waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -270,26 +270,44 @@ impl EventLoop {
         self.follow_configured();
         let _ = ready.send(Ok(()));
         while !self.is_stopping || !self.may_end() {
-            self.serve(&mut events, self.sleep_max())?;
+            self.serve(&mut events)?;
         }
         self.finish()
     }
 
-    fn serve(&mut self, events: &mut Events, sleep_max: Option<Duration>) -> io::Result<()> {
-        match self.wait(events, sleep_max) {
-            Ok(()) => {}
+    fn serve(&mut self, events: &mut Events) -> io::Result<()> {
+        let gap = match self.wait(events) {
+            Ok(gap) => gap,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
+        };
+        self.begin_turn(gap);
+        self.turn(events);
+        Ok(())
+    }
+
+    /// Reads the clock for a turn, and where no time lies between it and the turn before, for the
+    /// end of that one, too: to read it takes as long as a hundred instructions.
+    fn begin_turn(&mut self, gap: Gap) {
+        let (now_us, step_us) = self.clock.follow_wall_clock();
+        if gap == Gap::None {
+            self.end_turn_at(now_us.saturating_add_signed(step_us.saturating_neg()));
         }
-        let step_us;
-        (self.now_us, step_us) = self.clock.follow_wall_clock();
+        self.now_us = now_us;
         if step_us != 0 {
             self.clock_stepped(step_us);
         }
         self.turn_started_us = self.now_us;
-        self.turn(events);
-        self.measure_turn(self.now_us - self.turn_started_us);
-        Ok(())
+    }
+
+    /// The turn is over, and another one does not begin at once.
+    fn end_turn(&mut self) {
+        self.now_us = self.clock.now_us();
+        self.end_turn_at(self.now_us);
+    }
+
+    fn end_turn_at(&mut self, now_us: u64) {
+        self.measure_turn(now_us.saturating_sub(self.turn_started_us));
     }
 
     /// The wall clock was set. Keys end by it; whoever waits is to wait as long as before.
@@ -416,7 +434,6 @@ impl EventLoop {
         self.evict_clients();
         self.close_clients();
         self.shrink(self.now_us / 1000);
-        self.now_us = self.clock.now_us();
     }
 
     /// Goes on with listeners and handshakes whose time has come.

@@ -20,7 +20,21 @@ impl EventLoop {
     }
 
     /// One pass for the servers that this one connected to.
+    #[inline]
     pub(super) fn turn_peers(&mut self) {
+        if self.sentinel.is_some() || self.cluster.is_some() || self.has_peers() {
+            self.turn_with_peers();
+        }
+    }
+
+    /// Whether this server is connected to others, or has something to do for one.
+    #[inline]
+    fn has_peers(&self) -> bool {
+        let is_alone = self.peers.is_idle() && self.replication.link.is_idle();
+        !is_alone || !self.migrations.is_idle()
+    }
+
+    fn turn_with_peers(&mut self) {
         self.check_peers();
         match self.sentinel.is_some() {
             true => self.turn_sentinel(),

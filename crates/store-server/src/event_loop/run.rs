@@ -157,7 +157,7 @@ impl EventLoop {
         let mut outcome = ExecuteOutcome::Ready;
         for pending in &batch {
             let request = request(pending);
-            if self.engine.tells_offset(request) {
+            if self.engine.has_units() && self.engine.tells_offset(request) {
                 self.feed_early();
             }
             outcome = match self.engine.needs_busy_handler(request) {

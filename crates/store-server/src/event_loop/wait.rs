@@ -48,28 +48,51 @@ impl SpinBackoff {
     }
 }
 
+/// What lies between two turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Nothing: something had come before the loop looked for the first time.
+    None,
+    /// A pause, before which the turn was [ended](EventLoop::end_turn).
+    Pause,
+}
+
 impl EventLoop {
-    /// Waits for events, no longer than `sleep_max`.
-    pub(super) fn wait(
-        &mut self,
-        events: &mut Events,
-        sleep_max: Option<Duration>,
-    ) -> io::Result<()> {
-        if sleep_max == Some(Duration::ZERO) || !self.spin_backoff.tries() {
-            return self.poll.poll(events, sleep_max);
-        }
-        for look in 0..LOOKS {
+    /// Waits for events, unless something else is to be done.
+    ///
+    /// How long it may sleep is asked only when there is nothing at the first look: to find that
+    /// out takes about as long as the look.
+    pub(super) fn wait(&mut self, events: &mut Events) -> io::Result<Gap> {
+        let tries = self.spin_backoff.tries();
+        if tries {
             self.poll.poll(events, Some(Duration::ZERO))?;
             if !events.is_empty() {
-                // At the first look, sleeping would have been as good.
-                if look > 0 {
-                    self.spin_backoff.note_success();
-                }
-                return Ok(());
+                return Ok(Gap::None);
+            }
+        }
+        self.end_turn();
+        let sleep_max = self.sleep_max();
+        let has_looked = match sleep_max {
+            Some(Duration::ZERO) => tries,
+            _ => tries && self.look_again(events)?,
+        };
+        if !has_looked {
+            self.poll.poll(events, sleep_max)?;
+        }
+        Ok(Gap::Pause)
+    }
+
+    /// Looks for what comes before it would have been worth sleeping. Whether anything did.
+    fn look_again(&mut self, events: &mut Events) -> io::Result<bool> {
+        for _ in 1..LOOKS {
+            self.poll.poll(events, Some(Duration::ZERO))?;
+            if !events.is_empty() {
+                self.spin_backoff.note_success();
+                return Ok(true);
             }
         }
         self.spin_backoff.note_failure();
-        self.poll.poll(events, sleep_max)
+        Ok(false)
     }
 }
 

@@ -184,6 +184,12 @@ impl Peers {
         self.connections.values().filter_map(Connection::wakes_at_ms).min()
     }
 
+    /// Whether there is no connection, and nothing to tell of those that there were.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.connections.is_empty() && self.events.is_empty()
+    }
+
     /// What became of connections, in order.
     pub(crate) fn poll_event(&mut self) -> Option<PeerEvent> {
         self.events.pop_front()
