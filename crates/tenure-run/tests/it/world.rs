@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tenure_core::Moment;
 use tenure_run::{
-    Deadline, Ending, Guard, GuardMessage, GuardOutput, GuardTrouble, Leader, ListedChild,
-    NumberedOrder, Output, Pid, Reply, RunOutcome, SentSignal, StartError, Stray, Wrapper,
+    Deadline, Ending, Guard, GuardMessage, GuardOutput, GuardTrouble, KillAnswer, Leader,
+    ListedChild, NumberedOrder, Output, Pid, Reply, RunOutcome, SentSignal, StartError, Stray,
+    Wrapper,
 };
 
 use self::checks::Checks;
@@ -897,9 +898,10 @@ impl World {
                     GuardOutput::KillGroup(group) => {
                         let lives = kernel.is_alive(group.get());
                         guard.killed = lives.then_some(group.get()).or(guard.killed);
-                        guard.owes_lateness =
-                            lives && was_starved && over.is_some() && watched == over;
                         let answer = kernel.kill_group(group.get());
+                        let is_killed = lives && answer == KillAnswer::Sent;
+                        guard.owes_lateness =
+                            is_killed && was_starved && over.is_some() && watched == over;
                         guard.machine.handle_killed(moment(now), group, answer);
                     }
                     GuardOutput::KillStray(stray) => {
