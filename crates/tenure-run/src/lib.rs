@@ -24,9 +24,9 @@ mod orders;
 mod process;
 mod wrapper;
 
-pub use guard::{Guard, GuardMessage, GuardOutput, MarkedSearch};
+pub use guard::{Guard, GuardMessage, GuardOutput, Lateness, MarkedSearch};
 pub use orders::{NumberedOrder, ORDER_LEN, Order, REPLY_LEN, Reply};
-pub use process::{Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
+pub use process::{Deadline, Ending, KillAnswer, Leader, ListedChild, ListedStray, Pid, Stray};
 pub use wrapper::{
-    Deadline, GuardTrouble, Output, RunOutcome, SentSignal, StartError, Wrapper, WrapperMessage,
+    GuardTrouble, Output, RunOutcome, SentSignal, StartError, Wrapper, WrapperMessage,
 };

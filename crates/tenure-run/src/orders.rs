@@ -4,7 +4,7 @@
 
 use tenure_core::Moment;
 
-use crate::process::{Pid, Stray};
+use crate::process::{Deadline, Pid, Stray};
 
 /// The length of an order in bytes.
 pub const ORDER_LEN: usize = 32;
@@ -17,7 +17,7 @@ pub enum Order {
     /// Kill this process group at the deadline.
     Watch(Pid),
     /// The deadline, on the clock that counts through suspend.
-    Until(Moment),
+    Until(Deadline),
     /// The group is gone, and so are its strays.
     Forget,
     /// This process belongs to the program, too, although it left the group.
@@ -41,7 +41,9 @@ impl NumberedOrder {
         let of_stray = |stray: Stray| [stray.pid.get() as u64, stray.started];
         let (kind, values) = match self.order {
             Order::Watch(group) => (1, [group.get() as u64, 0]),
-            Order::Until(moment) => (2, [moment.as_nanos(), 0]),
+            Order::Until(Deadline { kill_at, ends_at }) => {
+                (2, [kill_at.as_nanos(), ends_at.as_nanos()])
+            }
             Order::Forget => (3, [0, 0]),
             Order::WatchStray(stray) => (4, of_stray(stray)),
             Order::ForgetStray(stray) => (5, of_stray(stray)),
@@ -57,12 +59,15 @@ impl NumberedOrder {
 
     /// Parses the bytes of an order; `None` if they are not valid.
     pub fn from_bytes(bytes: [u8; ORDER_LEN]) -> Option<Self> {
-        let [kind, number, value, started] = numbers(&bytes);
+        let [kind, number, value, second] = numbers(&bytes);
         let pid = || Pid::new(i64::try_from(value).ok()?);
-        let stray = || Some(Stray { pid: pid()?, started });
+        let stray = || Some(Stray { pid: pid()?, started: second });
         let order = match kind {
             1 => Order::Watch(pid()?),
-            2 => Order::Until(Moment::from_nanos(value)),
+            2 => Order::Until(Deadline {
+                kill_at: Moment::from_nanos(value),
+                ends_at: Moment::from_nanos(second),
+            }),
             3 => Order::Forget,
             4 => Order::WatchStray(stray()?),
             5 => Order::ForgetStray(stray()?),
@@ -136,7 +141,7 @@ mod tests {
         let stray = Stray { pid: group, started: u64::MAX };
         for order in [
             Order::Watch(group),
-            Order::Until(Moment::NEVER),
+            Order::Until(Deadline { kill_at: Moment::from_nanos(7), ends_at: Moment::NEVER }),
             Order::Forget,
             Order::WatchStray(stray),
             Order::ForgetStray(stray),

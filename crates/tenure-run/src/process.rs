@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tenure_core::Moment;
+
 /// The number of a process, or of a process group. Never 0 or 1: neither is a child of ours, and
 /// a signal to "group 1" would go to everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +25,15 @@ impl fmt::Display for Pid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Until when a program may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When everything that is left of it is killed.
+    pub kill_at: Moment,
+    /// When another instance may lead.
+    pub ends_at: Moment,
 }
 
 /// How a process ended.

@@ -18,8 +18,10 @@ pub(crate) const COMMAND: Command = Command {
                      same time. Fails when two programs ever ran at a time, tokens did not grow, an
                      orphan stayed, an instance ended by itself, or a zombie became older than a
                      second in which its owner did not wait for a processor. 100 rounds unless told
-                     otherwise. With --before, about half of the starts are those of the version
-                     that git knows as REV, so that instances are upgraded and rolled back.
+                     otherwise. An overlap is excused, and counted, only where the guard that had to
+                     kill has said in its log that the system ran it too late. With --before, about
+                     half of the starts are those of the version that git knows as REV, so that
+                     instances are upgraded and rolled back.
   take-over [--rounds N]
                      how long nobody runs when the leader is told to end: from SIGTERM to the
                      start of the next child, p50 and p99. Built for speed.

@@ -185,12 +185,18 @@ const NAME_AND_WORDS_LEN_MAX: usize = 4096 + 16;
 /// Whether the process of this folder in `/proc` is a local store, which whoever happens to be its
 /// parent lets live. It may be of another version.
 pub(crate) fn is_store(process: &Path) -> bool {
+    // First what can be told without the memory of the process: that is locked while it forks or
+    // executes something, for long where it waits for a processor meanwhile.
+    let is_own = is_own_program(&process.join("exe"));
+    if !is_own && !process.join("cwd").join(LOCK_FILE).exists() {
+        return false;
+    }
     // One read is enough for the name and two words: this may be asked of thousands.
     let mut buffer = [0; NAME_AND_WORDS_LEN_MAX];
     let read = fs::File::open(process.join("cmdline")).and_then(|mut file| file.read(&mut buffer));
     let mut words = buffer[..read.unwrap_or(0)].split(|byte| *byte == 0).skip(1);
     let is_asked = words.next() == Some(b"local") && words.next() == Some(b"serve");
-    is_asked && (is_own_program(&process.join("exe")) || holds_lock(process))
+    is_asked && (is_own || holds_lock(process))
 }
 
 /// Whether this process has locked the folder that it works in, and that can be one of a store.

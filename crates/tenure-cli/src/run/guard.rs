@@ -19,12 +19,16 @@ use rustix::time::{
     timerfd_settime,
 };
 use tenure::Moment;
-use tenure_run::{Guard, GuardMessage, GuardOutput, KillAnswer, NumberedOrder, ORDER_LEN};
+use tenure_run::{
+    Guard, GuardMessage, GuardOutput, KillAnswer, Lateness, NumberedOrder, ORDER_LEN, Order,
+};
 
 use super::mark::Mark;
-use super::proc::{Processes, answer_of, to_system};
+use super::proc::{Processes, Watched, answer_of, to_system};
+use super::search::Search;
+use super::waited::waited_for_processor;
 use crate::clock::boot_now;
-use crate::output::warn;
+use crate::output::{duration, warn};
 use crate::{log_queue, logging};
 
 /// The word with which the program starts itself as a guard; the instance id follows, and how the
@@ -66,7 +70,12 @@ struct Post {
     replies: File,
     timer: OwnedFd,
     /// Without `/proc`, or without an id, only the group is killed.
-    marked: Option<(Processes, Mark)>,
+    processes: Option<Processes>,
+    id: Option<Vec<u8>>,
+    /// While it kills.
+    search: Option<Search>,
+    /// The leader of the group that is watched, as `/proc` shows it.
+    leader: Option<Watched>,
 }
 
 impl Post {
@@ -78,8 +87,9 @@ impl Post {
         // A wrapper that does not listen must not hold the guard up.
         fcntl_setfl(&replies, OFlags::NONBLOCK)?;
         let id = std::env::args_os().nth(2).map(OsStringExt::into_vec);
-        let marked = Processes::open().ok().zip(id.map(Mark::of));
-        Ok(Post { machine: Guard::new(), orders: Some(orders), replies, timer, marked })
+        let processes = Processes::open().ok();
+        let (machine, orders) = (Guard::new(), Some(orders));
+        Ok(Post { machine, orders, replies, timer, processes, id, search: None, leader: None })
     }
 
     fn serve(&mut self) {
@@ -94,46 +104,51 @@ impl Post {
             match self.wait() {
                 // Orders first, all of them: a deadline that has just been moved must not fire.
                 Ok(true) => match self.read_order() {
-                    Some(order) => self.machine.handle_order(boot_now(), order),
+                    Some(order) => self.handle_order(order),
                     None => self.leave(),
                 },
-                Ok(false) => self.machine.handle_time(boot_now()),
+                Ok(false) => {
+                    self.machine.note_waited(waited_for_processor());
+                    self.machine.handle_time(boot_now());
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => self.leave(),
             }
         }
     }
 
+    fn handle_order(&mut self, order: NumberedOrder) {
+        if let Order::Watch(group) = order.order {
+            // Looked up now: at the deadline nothing stands before the signal.
+            self.leader = self.processes.and_then(|processes| processes.watch(group));
+        }
+        self.machine.handle_order(boot_now(), order);
+    }
+
     /// There is no wrapper any more, or none that makes sense.
     fn leave(&mut self) {
         self.orders = None;
+        self.machine.note_waited(waited_for_processor());
         self.machine.handle_wrapper_gone(boot_now());
     }
 
     fn perform(&mut self, output: GuardOutput) {
         match output {
             GuardOutput::KillGroup(group) => {
-                let answer = match &self.marked {
-                    Some((processes, _)) => processes.kill_group(group),
+                let answer = match self.processes {
+                    Some(processes) => processes.kill_group(group, self.leader),
                     None => answer_of(kill_process_group(to_system(group), Signal::KILL)),
                 };
+                self.machine.note_waited(waited_for_processor());
                 self.machine.handle_killed(boot_now(), group, answer);
             }
             GuardOutput::KillStray(stray) => {
-                let processes = self.marked.as_ref().map(|(processes, _)| processes);
-                let answer = processes.and_then(|processes| processes.kill_stray(stray));
+                let answer = self.processes.and_then(|processes| processes.kill_stray(stray));
                 let answer = answer.unwrap_or(KillAnswer::Gone);
-                self.machine.handle_stray_killed(stray.pid, answer);
+                self.machine.note_waited(waited_for_processor());
+                self.machine.handle_stray_killed(boot_now(), stray.pid, answer);
             }
-            GuardOutput::KillMarked => {
-                let mut refused = Vec::new();
-                let found = self
-                    .marked
-                    .as_ref()
-                    .map(|(processes, mark)| processes.kill_marked(mark, |pid| refused.push(pid)));
-                refused.into_iter().for_each(|pid| self.machine.handle_refused(pid));
-                self.machine.handle_searched(boot_now(), found.unwrap_or_default());
-            }
+            GuardOutput::KillMarked => self.kill_marked(),
             GuardOutput::Reply(reply) => {
                 // One that cannot be written counts as silence, which the wrapper acts on.
                 let _ = rustix::io::write(self.replies.as_fd(), &reply.to_bytes());
@@ -144,6 +159,24 @@ impl Post {
                 warn(&text_of(word));
             }
             GuardOutput::Leave => {}
+        }
+    }
+
+    fn kill_marked(&mut self) {
+        let mut refused = Vec::new();
+        if let (None, Some(processes), Some(id)) = (&self.search, self.processes, &self.id) {
+            self.search = Some(Search::of(processes, Mark::of(id.clone())));
+        }
+        let found = self.search.as_mut().map(|search| {
+            // Without a wrapper its orphans are those of somebody who may have thousands.
+            search.kill_marked(self.leader, self.orders.is_some(), |pid| refused.push(pid))
+        });
+        refused.into_iter().for_each(|pid| self.machine.handle_refused(pid));
+        self.machine.note_waited(waited_for_processor());
+        self.machine.handle_searched(boot_now(), found.unwrap_or_default());
+        if self.machine.wakes_at().is_none() {
+            // Its threads cost memory.
+            self.search = None;
         }
     }
 
@@ -188,6 +221,15 @@ fn text_of(word: GuardMessage) -> String {
         GuardMessage::KilledAtDeadline(group) => {
             let why = "its lease ends and the wrapper did not act";
             format!("guard: killed process group {group}: {why}")
+        }
+        GuardMessage::RunTooLate(Lateness { group, late, waited, kept_back }) => {
+            let [late, waited, kept_back] = [late, waited, kept_back].map(duration);
+            format!(
+                "guard: process group {group} was killed after its lease: the system ran this \
+                 guard {late} after the deadline and had it wait {waited} more for a processor, \
+                 and {kept_back} is kept back for killing: use a longer --ttl, or a machine with \
+                 less to do"
+            )
         }
         GuardMessage::Refused(pid) => {
             format!("guard: process {pid} belongs to another user and could not be killed (EPERM)")

@@ -8,9 +8,11 @@ pub(crate) mod lock;
 pub(crate) mod mark;
 mod proc;
 pub(crate) mod program;
+mod search;
 pub(crate) mod signals;
 pub(crate) mod supervise;
 mod terminal;
+mod waited;
 
 use std::ffi::OsString;
 use std::future::Future;

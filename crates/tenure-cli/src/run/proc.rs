@@ -15,7 +15,7 @@ use rustix::process::{
     PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group,
     pidfd_open, pidfd_send_signal, test_kill_process, waitid,
 };
-use tenure_run::{KillAnswer, ListedStray, MarkedSearch, Pid, Stray};
+use tenure_run::{KillAnswer, ListedStray, Pid, Stray};
 
 use super::mark::{Mark, Searched};
 use crate::local;
@@ -41,8 +41,8 @@ pub(super) struct Processes {
 }
 
 /// A process by its number in `/proc`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shown(u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Shown(u32);
 
 impl Shown {
     fn file(self, name: &str) -> PathBuf {
@@ -98,6 +98,26 @@ struct Stat {
     /// How long its environment is; `None` in the middle of an execution, and where this user may
     /// not know.
     environment_len: Option<u64>,
+}
+
+/// What became of a process that was looked at for its mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MarkedKill {
+    Killed,
+    /// It belongs to somebody else, and has this number here.
+    Refused(Option<Pid>),
+    /// Whether it has the mark could not be told.
+    Unclear,
+    /// It has no mark, or was gone.
+    Nothing,
+}
+
+/// The leader of a program, as long as nobody has reaped it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched {
+    shown: Shown,
+    /// When it was started. Nothing of its program was before.
+    started: u64,
 }
 
 /// A child of this process.
@@ -265,13 +285,42 @@ impl Processes {
         stat.is_some_and(|stat| stat.started == stray.started && !stat.has_ended)
     }
 
+    /// Who leads this group, which nobody has reaped.
+    pub(super) fn watch(self, group: Pid) -> Option<Watched> {
+        let shown = self.shown(group)?;
+        Some(Watched { shown, started: shown.stat()?.started })
+    }
+
+    /// As if the leader had been started later.
+    #[cfg(test)]
+    pub(super) fn later(leader: Watched) -> Watched {
+        Watched { started: leader.started + 1, ..leader }
+    }
+
+    /// What descends from the parent of this process, without this process.
+    pub(super) fn below_parent(self) -> Vec<Shown> {
+        let Some(own) = own() else { return Vec::new() };
+        let mut below: Vec<Shown> = Vec::new();
+        let mut parents: Vec<Shown> = own.parent().into_iter().collect();
+        while let Some(parent) = parents.pop() {
+            let children = parent.children().unwrap_or_default();
+            let children: Vec<Shown> = children.into_iter().filter(|it| *it != own).collect();
+            if below.len() + children.len() > DESCENDANTS_MAX {
+                return below;
+            }
+            below.extend(&children);
+            parents.extend(children);
+        }
+        below
+    }
+
     /// Kills a group, and says what became of those in it that had not ended. A leader that nobody
     /// has reaped takes every signal, so the system's own answer would not tell. Looking around
     /// takes long where there are thousands of processes, so it comes after the signal: of a
     /// leader that had ended, those count that are still there, and it is no lie that the program
     /// itself was not killed.
-    pub(super) fn kill_group(self, group: Pid) -> KillAnswer {
-        let leader = self.shown(group).and_then(|shown| Some((shown, shown.stat()?)));
+    pub(super) fn kill_group(self, group: Pid, leader: Option<Watched>) -> KillAnswer {
+        let leader = leader.and_then(|it| Some((it.shown, it.shown.stat()?)));
         let answer = answer_of(kill_process_group(to_system(group), Signal::KILL));
         let Some((leader, Stat { has_ended: true, .. })) = leader else {
             let is_refused = test_kill_process(to_system(group)) == Err(Errno::PERM);
@@ -319,24 +368,29 @@ impl Processes {
         }
     }
 
-    /// Kills every process whose environment has the mark, and counts them and those of
-    /// which it cannot be told just now; those that belong to somebody else go to `refused`.
-    pub(super) fn kill_marked(self, mark: &Mark, mut refused: impl FnMut(Pid)) -> MarkedSearch {
-        let mut found = MarkedSearch::default();
-        for shown in newest_first() {
-            let marked = Cell::new(Marked::No);
-            let is_meant = |shown| {
-                marked.set(Marked::of(shown, mark));
-                marked.get() == Marked::Yes
-            };
-            match self.kill_verified(shown, is_meant) {
-                Some(KillAnswer::Sent) => found.killed += 1,
-                None if marked.get() == Marked::Unclear => found.unclear += 1,
-                Some(KillAnswer::Refused) => refused_number(self.number(shown), &mut refused),
-                _ => {}
-            }
+    /// Whether a process may be one of the program of this leader, by what is known without its
+    /// memory: it runs, and was not there before the leader. `None` if it is gone: what it may have
+    /// started is in no list.
+    pub(super) fn may_be_of(self, shown: Shown, leader: Option<Watched>) -> Option<bool> {
+        let since = leader.map_or(0, |leader| leader.started);
+        let stat = shown.stat()?;
+        Some(!stat.is_kernel_thread && !stat.has_ended && stat.started >= since)
+    }
+
+    /// Kills a process if its environment has the mark. That takes as long as the process keeps its
+    /// memory locked.
+    pub(super) fn kill_if_marked(self, shown: Shown, mark: &Mark) -> MarkedKill {
+        let marked = Cell::new(Marked::No);
+        let is_meant = |shown| {
+            marked.set(Marked::of(shown, mark));
+            marked.get() == Marked::Yes
+        };
+        match self.kill_verified(shown, is_meant) {
+            Some(KillAnswer::Sent) => MarkedKill::Killed,
+            Some(KillAnswer::Refused) => MarkedKill::Refused(self.number(shown)),
+            None if marked.get() == Marked::Unclear => MarkedKill::Unclear,
+            _ => MarkedKill::Nothing,
         }
-        found
     }
 
     /// Kills the process that is `shown`, if `is_meant` still says so once the number cannot be
@@ -373,7 +427,7 @@ fn everybody() -> impl Iterator<Item = Shown> {
 
 /// The same, beginning with the process that was started last: what forks and ends all the time is
 /// gone before a long list is through.
-fn newest_first() -> Vec<Shown> {
+pub(super) fn newest_first() -> Vec<Shown> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let last = load.split_whitespace().last().and_then(|last| last.parse().ok());
     let last = last.unwrap_or(u32::MAX);
@@ -381,12 +435,6 @@ fn newest_first() -> Vec<Shown> {
     // Numbers begin anew after the highest.
     everybody.sort_by_key(|shown| (shown.0 > last, Reverse(shown.0)));
     everybody
-}
-
-fn refused_number(pid: Option<Pid>, refused: &mut impl FnMut(Pid)) {
-    if let Some(pid) = pid {
-        refused(pid);
-    }
 }
 
 /// What a process is called in each pid namespace, from that of `/proc` inwards.

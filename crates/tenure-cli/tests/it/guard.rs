@@ -49,7 +49,8 @@ impl Guard {
 
     fn order(&mut self, kind: u64, value: u64) {
         self.orders_sent += 1;
-        let bytes = [kind, self.orders_sent, value, 0].map(u64::to_ne_bytes).concat();
+        // Of a deadline, also the end of the lease.
+        let bytes = [kind, self.orders_sent, value, value].map(u64::to_ne_bytes).concat();
         self.orders.as_mut().unwrap().write_all(&bytes).unwrap();
     }
 

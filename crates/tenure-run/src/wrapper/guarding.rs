@@ -132,8 +132,8 @@ impl Wrapper {
     /// The guard is told of the new deadline; the answer is waited for elsewhere.
     pub(super) fn tell_deadline(&mut self, now: Moment) {
         let Some(program) = &self.program else { return };
-        let kill_at = program.deadline.kill_at;
-        self.order(now, Order::Until(kill_at));
+        let deadline = program.deadline;
+        self.order(now, Order::Until(deadline));
     }
 
     /// Tells a guard which program it is to watch.
@@ -265,8 +265,8 @@ impl Wrapper {
         let number = match program.last_word {
             Some(number) => number,
             None => {
-                let kill_at = program.deadline.kill_at;
-                let Some(number) = self.order(now, Order::Until(kill_at)) else { return false };
+                let deadline = program.deadline;
+                let Some(number) = self.order(now, Order::Until(deadline)) else { return false };
                 if let Some(program) = &mut self.program {
                     program.last_word = Some(number);
                 }

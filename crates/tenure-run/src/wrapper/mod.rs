@@ -37,7 +37,7 @@ use tenure_core::Moment;
 
 use self::guarding::GuardLink;
 use crate::orders::NumberedOrder;
-use crate::process::{Ending, Leader, ListedChild, Pid, Stray};
+use crate::process::{Deadline, Ending, Leader, ListedChild, Pid, Stray};
 
 /// Between the news that some child has ended and the list of who it was: many come at a time.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -166,15 +166,6 @@ pub enum StartError {
     Died(Ending),
     /// No guard can be started.
     NoGuard,
-}
-
-/// Until when a program may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    /// When everything that is left of it is killed.
-    pub kill_at: Moment,
-    /// When another instance may lead.
-    pub ends_at: Moment,
 }
 
 /// The wrapper's machine.

@@ -6,11 +6,13 @@
 mod checks;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tenure_core::Moment;
 use tenure_run::{
-    Deadline, Ending, Guard, GuardOutput, GuardTrouble, Leader, ListedChild, NumberedOrder, Output,
-    Pid, Reply, RunOutcome, SentSignal, StartError, Stray, Wrapper,
+    Deadline, Ending, Guard, GuardMessage, GuardOutput, GuardTrouble, KillAnswer, Leader,
+    ListedChild, NumberedOrder, Output, Pid, Reply, RunOutcome, SentSignal, StartError, Stray,
+    Wrapper,
 };
 
 use self::checks::Checks;
@@ -31,6 +33,8 @@ const ZOMBIE_AGE_MAX: u64 = 600;
 /// How long anything may take once its term is over and the wrapper runs.
 const OVERDUE_AFTER: u64 = 6_000;
 const LENGTH: u64 = 9_000;
+/// A guard that acts so long after its deadline was run after the lease.
+const LATEST: Duration = Duration::from_millis(MARGIN + 1);
 const PROCESSES_MAX: usize = 8;
 
 /// A rule of the command that is broken on purpose.
@@ -60,6 +64,8 @@ pub(crate) enum Flaw {
     ChecksDoNotWait,
     /// A program whose term is over is killed without a look at whether it had ended by itself.
     KillsBeforeLooking,
+    /// A guard that is run after the lease does not say so.
+    LatenessIsNotSaid,
 }
 
 /// A process of ours that may be stopped or killed.
@@ -80,6 +86,10 @@ struct GuardParty {
     wrapper_gone: bool,
     /// The leader that it killed.
     killed: Option<i32>,
+    /// It has had no processor since it last ran, and nobody has stopped it.
+    is_starved: bool,
+    /// It killed a program only after its lease, for want of a processor, and has not said so.
+    owes_lateness: bool,
 }
 
 struct Term {
@@ -102,6 +112,8 @@ struct Term {
 pub(crate) struct World {
     now: u64,
     random: Random,
+    /// Whether guards get no processor at times: not in every world, since few flaws show with it.
+    starvation: Option<Random>,
     flaw: Option<Flaw>,
     kernel: Kernel,
     wrapper: Wrapper,
@@ -142,6 +154,7 @@ impl World {
         let mut world = World {
             now: 1,
             random: Random::seeded(seed),
+            starvation: (seed % 4 == 3).then(|| Random::seeded(!seed)),
             flaw,
             kernel: Kernel::new(),
             wrapper: Wrapper::new(),
@@ -212,6 +225,7 @@ impl World {
                 *state = State::Runs { since: now };
             }
         }
+        self.starve_guard();
         if self.random.chance(1) && self.random.chance(300) {
             self.strike_wrapper();
         }
@@ -255,12 +269,28 @@ impl World {
         }
     }
 
+    /// The guard gets no processor for a while: nobody can see that but itself.
+    fn starve_guard(&mut self) {
+        let Some(random) = &mut self.starvation else { return };
+        if !random.chance(1) || !random.chance(500) {
+            return;
+        }
+        let until = self.now + random.between(5, 1_500);
+        let Some(guard) = self.guards.last_mut() else { return };
+        if matches!(guard.state, State::Runs { .. }) {
+            (guard.state, guard.is_starved) = (State::Stopped { until }, true);
+            let number = guard.pid;
+            self.say(|| format!("guard {number} gets no processor until {until}"));
+        }
+    }
+
     fn strike_guard(&mut self) {
         let Some(index) = self.guards.len().checked_sub(1) else { return };
         if self.guards[index].state == State::Dead {
             return;
         }
         let (number, now) = (self.guards[index].pid, self.now);
+        self.guards[index].is_starved = false;
         if self.random.chance(600) {
             let long = if self.random.chance(300) { LENGTH } else { 2_000 };
             let until = now + self.random.between(5, long);
@@ -616,6 +646,8 @@ impl World {
             replies: VecDeque::new(),
             wrapper_gone: false,
             killed: None,
+            is_starved: false,
+            owes_lateness: false,
         });
     }
 
@@ -627,7 +659,9 @@ impl World {
         let trouble = match guard.state {
             State::Dead => GuardTrouble::Ended,
             // One that has just been started is slow, not stopped.
-            State::Stopped { until } if until > self.now + 30 => GuardTrouble::Stopped,
+            State::Stopped { until } if until > self.now + 30 && !guard.is_starved => {
+                GuardTrouble::Stopped
+            }
             _ => return,
         };
         self.trouble(trouble);
@@ -837,10 +871,17 @@ impl World {
 
     fn drive_guards(&mut self) {
         let (now, random, kernel) = (self.now, &mut self.random, &mut self.kernel);
+        let over = self.term.as_ref().filter(|term| now >= term.ends_at);
+        let over = over.and_then(|term| term.leader);
+        let says_lateness = self.flaw != Some(Flaw::LatenessIsNotSaid);
         for guard in &mut self.guards {
             if !matches!(guard.state, State::Runs { .. }) {
                 continue;
             }
+            let was_watching =
+                guard.machine.wakes_at().is_some_and(|at| at + LATEST <= moment(now));
+            let watched = guard.machine.watched().map(Pid::get);
+            let was_starved = std::mem::take(&mut guard.is_starved) && was_watching;
             while guard.orders.front().is_some_and(|(at, _)| now >= *at || guard.wrapper_gone) {
                 let (_, order) = guard.orders.pop_front().unwrap();
                 guard.machine.handle_order(moment(now), order);
@@ -858,11 +899,14 @@ impl World {
                         let lives = kernel.is_alive(group.get());
                         guard.killed = lives.then_some(group.get()).or(guard.killed);
                         let answer = kernel.kill_group(group.get());
+                        let is_killed = lives && answer == KillAnswer::Sent;
+                        guard.owes_lateness =
+                            is_killed && was_starved && over.is_some() && watched == over;
                         guard.machine.handle_killed(moment(now), group, answer);
                     }
                     GuardOutput::KillStray(stray) => {
                         let answer = kernel.kill_stray(stray);
-                        guard.machine.handle_stray_killed(stray.pid, answer);
+                        guard.machine.handle_stray_killed(moment(now), stray.pid, answer);
                     }
                     GuardOutput::KillMarked => {
                         let (found, refused) = kernel.kill_marked();
@@ -874,6 +918,9 @@ impl World {
                         let at = now + random.between(0, late);
                         let at = guard.replies.back().map_or(at, |(before, _)| at.max(*before));
                         guard.replies.push_back((at, reply));
+                    }
+                    GuardOutput::Say(GuardMessage::RunTooLate(_)) => {
+                        guard.owes_lateness &= !says_lateness;
                     }
                     GuardOutput::Say(_) => {}
                     GuardOutput::Leave => {
@@ -890,6 +937,9 @@ impl World {
     fn check(&mut self) {
         if self.is_over {
             return;
+        }
+        if self.guards.iter().any(|guard| guard.owes_lateness) {
+            self.violate("a guard killed a program after its lease and did not say why".into());
         }
         if let Some((number, kind)) = self.kernel.wrongly_killed.take() {
             self.violate(format!("{number}, which is {kind:?}, was killed"));

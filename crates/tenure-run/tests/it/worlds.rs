@@ -116,6 +116,11 @@ fn a_health_check_that_begins_while_there_is_no_guard_is_caught() {
 }
 
 #[test]
+fn a_guard_that_is_run_too_late_and_does_not_say_so_is_caught() {
+    is_caught(Flaw::LatenessIsNotSaid, &["did not say why"]);
+}
+
+#[test]
 fn a_program_that_is_killed_though_it_had_ended_is_caught() {
     is_caught(Flaw::KillsBeforeLooking, &["ended by itself ended with its term"]);
 }
