@@ -199,7 +199,7 @@ impl Cluster {
                 if self.owner(slot) != Some(self.me) {
                     return Err(AdminError::NotOwner(slot));
                 }
-                self.migrating.insert(slot, to);
+                self.give(slot, to);
             }
             SlotChange::Importing(from) => {
                 let from = self.slot_partner(from)?;
@@ -237,7 +237,8 @@ impl Cluster {
         if !self.nodes[taker].is_master() {
             return Err(AdminError::NotMaster);
         }
-        let was_mine = self.owner(slot) == Some(self.me);
+        let old_owner = self.owner(slot);
+        let was_mine = old_owner == Some(self.me);
         if was_mine && taker != self.me && has_keys {
             return Err(AdminError::SlotHasKeys(slot));
         }
@@ -254,7 +255,12 @@ impl Cluster {
             self.follow(taker);
         }
         // Whoever imported it needs a claim that is newer than the old owner's.
-        if taker == self.me && self.importing.remove(&slot).is_some() {
+        if taker == self.me
+            && let Some(giver) = self.importing.remove(&slot)
+        {
+            if old_owner == Some(giver) {
+                self.note_taken(slot, giver);
+            }
             self.take_greatest_epoch();
             self.tell_all();
         }
@@ -335,6 +341,7 @@ impl Cluster {
         self.importing.clear();
         self.migrating.clear();
         self.forget_releases();
+        self.taken.clear();
         self.set_owners(&SlotSet::of(0..SLOT_COUNT), None);
         let others: Vec<_> = self.nodes.iter().map(|(index, _)| index).collect();
         others.into_iter().filter(|index| *index != me).for_each(|index| self.remove_node(index));

@@ -11,13 +11,24 @@ use crate::slots::SlotSet;
 
 impl Cluster {
     /// `sender`, a master, claims `slots` with `epoch`, as it says or somebody says of it.
-    pub(crate) fn weigh_claims(&mut self, sender: NodeIndex, epoch: u64, slots: &Arc<SlotSet>) {
+    /// `is_answer`: it says so itself, over the connection from here.
+    pub(crate) fn weigh_claims(
+        &mut self,
+        sender: NodeIndex,
+        epoch: u64,
+        slots: &Arc<SlotSet>,
+        is_answer: bool,
+    ) {
+        self.forget_giver_that_replaced_me(sender, epoch, slots);
         let shard = self.me().master.unwrap_or(self.me);
         let (had, own) = (&self.nodes[shard].slots, &self.nodes[sender].slots);
         let (had, own) = (Arc::clone(had), Arc::clone(own));
         self.unclaimed.remove_all(&slots.both(&own));
         let news = slots.without(&own);
-        let taken = SlotSet::of(news.iter().filter(|slot| self.takes(epoch, *slot)));
+        let taken = SlotSet::of(news.iter().filter(|slot| {
+            self.decide_by_order((sender, epoch), *slot, is_answer)
+                .unwrap_or_else(|| self.takes(epoch, *slot))
+        }));
         let from_shard = taken.both(&had);
         if !taken.is_empty() {
             self.take_slots(sender, &taken, &from_shard);
@@ -39,9 +50,6 @@ impl Cluster {
 
     /// Whether a claim for a slot that is not the claimant's yet counts.
     fn takes(&self, epoch: u64, slot: u16) -> bool {
-        if self.importing.contains_key(&slot) {
-            return false;
-        }
         let Some(owner) = self.owner(slot) else { return true };
         let owner_epoch = self.nodes[owner].config_epoch;
         let is_newer = match self.breaks(Flaw::LowerEpochWins) {
@@ -102,6 +110,8 @@ impl Cluster {
         self.me_mut().config_epoch = epoch;
         self.log(Event::EpochTaken(epoch));
         self.save(Save::First);
+        self.withhold();
+        self.ask_takers();
     }
 
     /// The next epoch, unless mine is the greatest already. Whether it was taken.

@@ -8,6 +8,7 @@ use store_types::Rng;
 
 use crate::election::{Election, Manual};
 use crate::flaw::Flaw;
+use crate::handover::Taken;
 use crate::id::NodeId;
 use crate::message::{Body, Flags, Header, Message};
 use crate::node::{LinkId, Node, NodeIndex};
@@ -61,6 +62,10 @@ pub struct Cluster {
     pub(crate) released: SlotSet,
     /// Those of them that have such keys: these go when the owner claims the slot.
     pub(crate) outdated: BTreeSet<u16>,
+    /// Slots that this node took from others, who may still seem to claim them.
+    pub(crate) taken: BTreeMap<u16, Taken>,
+    /// Slots on their way from here that are not claimed of whom they move to any more.
+    pub(crate) withheld: BTreeSet<u16>,
     pub(crate) current_epoch: u64,
     pub(crate) last_vote_epoch: u64,
     /// Who got that vote, if it was given since the start.
@@ -113,6 +118,8 @@ impl Cluster {
             migrating: BTreeMap::new(),
             released: SlotSet::default(),
             outdated: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            withheld: BTreeSet::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
             voted_for: None,
@@ -242,6 +249,7 @@ impl Cluster {
     /// What a call has staged becomes visible, behind the file that must be written first.
     pub(crate) fn finish(&mut self) {
         self.sync_role();
+        self.withheld.retain(|slot| self.migrating.contains_key(slot));
         let save = std::mem::take(&mut self.save);
         if save == Save::First {
             self.persist(true);
@@ -349,13 +357,17 @@ impl Cluster {
     pub(crate) fn header(&self) -> Header {
         let me = self.me();
         let source = me.master.map_or(me, |master| &self.nodes[master]);
+        let slots = match me.master {
+            Some(_) => Arc::clone(&source.slots),
+            None => self.claimed_slots(),
+        };
         let own = &self.settings.address;
         Header {
             sender: me.id,
             current_epoch: self.current_epoch,
             config_epoch: self.told_epoch(source.config_epoch),
             offset: self.data.offset,
-            slots: Arc::clone(&source.slots),
+            slots,
             master: me.master.map(|master| self.nodes[master].id),
             address: own.clone(),
             flags: me.flags,
@@ -375,6 +387,10 @@ impl Cluster {
     pub(crate) fn send_message(&mut self, to: NodeIndex, message: Arc<Message>) {
         if let Some(link) = self.nodes[to].link.filter(|link| link.is_up) {
             let link = LinkId::Dialled { node: to, number: link.number };
+            let message = match self.withheld.is_empty() {
+                true => message,
+                false => self.without_withheld(to, message),
+            };
             self.output(Output::Send { link, message });
         }
     }

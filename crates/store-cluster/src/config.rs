@@ -29,6 +29,9 @@ pub struct ConfigError {
 /// The word before slots that this node gave away.
 const RELEASED_SLOTS: &str = "tenureReleasedSlots";
 
+/// The word before slots that this node took and from whom, who may still claim them.
+const TAKEN_SLOTS: &str = "tenureTakenSlots";
+
 /// Flags in the order in which they are written.
 const WORDS: &[(Flags, &str)] = &[
     (Flags::MYSELF, "myself"),
@@ -55,6 +58,10 @@ impl Cluster {
             let ranges = self.released.ranges().into_iter().map(range_text).collect::<Vec<_>>();
             // Redis skips what it does not know here.
             _ = write!(text, " {RELEASED_SLOTS} {}", ranges.join(","));
+        }
+        for (place, (slot, taken)) in self.taken.iter().enumerate() {
+            let before = if place == 0 { format!(" {TAKEN_SLOTS} ") } else { ",".to_owned() };
+            _ = write!(text, "{before}{slot}-<-{}", self.nodes[taken.giver].id);
         }
         text.push('\n');
         text
@@ -129,7 +136,10 @@ impl Cluster {
                 cluster.released.insert(slot);
             }
         }
+        cluster.restore_taken(&lines.vars.taken);
         cluster.restore_epoch();
+        // Nobody is known to know its epoch.
+        cluster.withhold();
         cluster.mark_own_wish();
         Ok(cluster)
     }
@@ -182,6 +192,15 @@ impl Cluster {
         Ok(())
     }
 
+    fn restore_taken(&mut self, taken: &[OpenSlot]) {
+        for open in taken {
+            let giver = self.nodes.find(open.peer).filter(|giver| *giver != self.me);
+            if let Some(giver) = giver.filter(|_| self.owner(open.slot) == Some(self.me)) {
+                self.note_taken(open.slot, giver);
+            }
+        }
+    }
+
     /// An epoch that a node has is one that was seen.
     fn restore_epoch(&mut self) {
         let greatest = self.nodes.iter().map(|(_, node)| node.config_epoch).max().unwrap_or(0);
@@ -201,6 +220,8 @@ struct Vars {
     epochs: (u64, u64),
     /// Stretches of slots that were given away.
     released: Vec<(u16, u16)>,
+    /// Slots that were taken, and from whom.
+    taken: Vec<OpenSlot>,
 }
 
 #[derive(Debug)]
@@ -250,7 +271,8 @@ fn parse_lines(text: &str) -> Result<Lines, ConfigError> {
 fn parse_vars(text: &str) -> Result<Vars, String> {
     let bad = || "vars cannot be read".to_owned();
     let words: Vec<_> = text.split(' ').collect();
-    let (mut current, mut vote, mut released) = (None, None, Vec::new());
+    let (mut current, mut vote) = (None, None);
+    let (mut released, mut taken) = (Vec::new(), Vec::new());
     for pair in words.chunks(2) {
         let [name, value] = pair else { return Err(bad()) };
         match *name {
@@ -260,11 +282,15 @@ fn parse_vars(text: &str) -> Result<Vars, String> {
                 let ranges = value.split(',').map(parse_range).collect::<Option<_>>();
                 released = ranges.ok_or_else(bad)?;
             }
+            TAKEN_SLOTS => {
+                let slots = value.split(',').map(parse_open).collect::<Option<_>>();
+                taken = slots.ok_or_else(bad)?;
+            }
             _ => {}
         }
     }
     let epochs = current.zip(vote).ok_or_else(bad)?;
-    Ok(Vars { epochs, released })
+    Ok(Vars { epochs, released, taken })
 }
 
 fn parse_epoch(text: &str) -> Result<u64, String> {

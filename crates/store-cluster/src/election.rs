@@ -268,12 +268,21 @@ impl Cluster {
         let candidate = self.nodes[sender].id;
         self.voted_for = Some(candidate);
         self.log(Event::Voted { candidate, epoch: self.current_epoch });
-        self.send(sender, Body::AuthAck);
+        self.send_vote(sender);
         self.save(Save::First);
     }
 
-    /// A connection is open anew: what an election needs may have been lost with the old one, as a
-    /// disk that is slow holds packets back. All of it is of the same epoch.
+    /// A vote does not name its candidate, so it leaves only when who is at the other end has said
+    /// its name: an address may be another node's by now.
+    fn send_vote(&mut self, to: NodeIndex) {
+        let is_known = self.nodes[to].talk.pongs > 0;
+        if is_known || self.breaks(Flaw::VotesUnseen) {
+            self.send(to, Body::AuthAck);
+        }
+    }
+
+    /// A node answers over a new connection: what an election needs may have been lost with the old
+    /// one, as a disk that is slow holds packets back. All of it is of the same epoch.
     pub(crate) fn say_again(&mut self, to: NodeIndex) {
         let (now, votes_ms) = (self.ms(), self.votes_ms());
         let counts = |plan: &Plan| now.saturating_sub(plan.starts_at) <= votes_ms;
@@ -289,7 +298,7 @@ impl Cluster {
         }
         let is_voted = self.voted_for == Some(self.nodes[to].id);
         if is_voted && self.last_vote_epoch == self.current_epoch && self.can_promise() {
-            self.send(to, Body::AuthAck);
+            self.send_vote(to);
         }
     }
 

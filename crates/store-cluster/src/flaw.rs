@@ -13,6 +13,8 @@ pub enum Flaw {
     CountAcksTwice,
     /// Votes of earlier elections count.
     AcceptOldAcks,
+    /// A vote goes to whoever is at the candidate's address.
+    VotesUnseen,
     /// Half of the masters elect.
     HalfQuorum,
     /// A master that reaches few others goes on.
@@ -49,6 +51,12 @@ pub enum Flaw {
     NoRetry,
     /// A master that lost its last slot stays one.
     StayMaster,
+    /// Whose slot it is depends on epochs alone, as with Redis.
+    NoHandover,
+    /// A master claims with a new epoch what somebody may have taken from it.
+    ClaimsOpenSlots,
+    /// The giver of a slot gets it back when its epoch is the greater one.
+    YieldsTaken,
     /// Keys of a slot that was given away count again when a restart brings them back.
     ImportOutdatedKeys,
     /// All keys of others' slots are taken for outdated.

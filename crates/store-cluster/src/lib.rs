@@ -31,6 +31,7 @@ mod epoch;
 mod failure;
 mod flaw;
 mod gossip;
+mod handover;
 mod id;
 mod leaving;
 mod links;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, Save};
 use crate::election::Manual;
+use crate::flaw::Flaw;
 use crate::id::NodeId;
 use crate::message::{Address, Body, Flags, Message};
-use crate::node::{Dialled, LinkId, Node, NodeIndex};
+use crate::node::{Dialled, LinkId, Node, NodeIndex, Talk};
 use crate::output::{Event, Output};
 
 /// Once a second, of so many nodes the one that was silent longest is pinged.
@@ -62,6 +63,8 @@ impl Cluster {
             let (now, number) = (self.ms(), self.links_made);
             let node = &mut self.nodes[index];
             node.link = Some(Dialled { number, dialled_at: now, is_up: false });
+            let known_epoch = node.talk.known_epoch;
+            node.talk = Talk { number, known_epoch, ..Talk::default() };
             // A node that never takes the connection must become suspected, too.
             node.ping_sent_at.get_or_insert(now);
             let address = node.address.clone();
@@ -127,6 +130,7 @@ impl Cluster {
         self.nodes[index].ping_sent_at.get_or_insert(now);
         if self.nodes[index].link.is_some_and(|link| link.is_up) {
             let gossip = self.choose_gossip();
+            self.nodes[index].talk.pings += 1;
             self.send(index, Body::Ping(gossip));
         }
     }
@@ -144,8 +148,11 @@ impl Cluster {
         let now = self.ms();
         self.nodes[index].ping_sent_at = was_sent.or(Some(now));
         let gossip = self.choose_gossip();
+        self.nodes[index].talk.pings += 1;
+        if self.breaks(Flaw::VotesUnseen) {
+            self.say_again(index);
+        }
         self.send(index, if is_meet { Body::Meet(gossip) } else { Body::Ping(gossip) });
-        self.say_again(index);
     }
 
     pub(crate) fn link_down(&mut self, link: LinkId) {
@@ -201,6 +208,7 @@ impl Cluster {
         self.drop_slots_of(index);
         self.importing.retain(|_, from| *from != index);
         self.migrating.retain(|_, to| *to != index);
+        self.forget_giver(index);
         for (_, node) in self.nodes.iter_mut() {
             node.reports.retain(|report| report.from != index);
             if node.master == Some(index) {
@@ -227,7 +235,15 @@ impl Cluster {
 
     /// Answers on the connection that a packet came over.
     pub(crate) fn answer(&mut self, link: LinkId, body: Body) {
-        let message = Arc::new(Message { header: self.header(), body });
+        let mut message = Arc::new(Message { header: self.header(), body });
+        if let LinkId::Inbound(number) = link
+            && !self.withheld.is_empty()
+        {
+            let is_it = |(_, node): &(NodeIndex, &Node)| node.inbound == Some(number);
+            if let Some((to, _)) = self.nodes.iter().find(is_it) {
+                message = self.without_withheld(to, message);
+            }
+        }
         self.output(Output::Send { link, message });
     }
 }

@@ -34,6 +34,24 @@ pub struct Dialled {
     pub is_up: bool,
 }
 
+/// Pings over the connection from here, and their answers, which come in that order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Talk {
+    /// The number of the connection; what is counted begins anew with it.
+    pub(crate) number: u32,
+    pub(crate) pings: u32,
+    pub(crate) pongs: u32,
+    /// The greatest epoch that an answer knew.
+    pub(crate) known_epoch: u64,
+}
+
+impl Talk {
+    /// Whether the last answer is one to a ping that left after `earlier`.
+    pub(crate) fn is_after(&self, earlier: Talk) -> bool {
+        self.number != earlier.number || self.pongs > earlier.pings
+    }
+}
+
 /// A master said that it cannot reach a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -60,6 +78,8 @@ pub struct Node {
     pub slot_count: u16,
     /// The age of its claim.
     pub config_epoch: u64,
+    /// What was asked and answered over the connection from here.
+    pub(crate) talk: Talk,
     /// How far its data is, as it said last.
     pub offset: u64,
     /// When a ping left that was not answered yet.
@@ -90,6 +110,7 @@ impl Node {
             slots: Arc::default(),
             slot_count: 0,
             config_epoch: 0,
+            talk: Talk::default(),
             offset: 0,
             ping_sent_at: None,
             pong_at: None,

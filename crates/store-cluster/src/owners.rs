@@ -49,6 +49,9 @@ impl Cluster {
             Arc::make_mut(&mut node.slots).remove_all(&changed);
             node.slot_count = node.slots.len() as u16;
         }
+        if owner != Some(self.me) {
+            self.taken.retain(|slot, _| !changed.contains(*slot));
+        }
         if owner.is_some() && (owner == Some(self.me) || owner == self.me().master) {
             self.forget_release(&changed);
         }

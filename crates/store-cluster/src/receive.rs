@@ -137,10 +137,14 @@ impl Cluster {
             false => self.nodes[sender].clear(Flags::NO_FAILOVER),
         }
         if !is_inbound && is_pong {
+            self.nodes[sender].talk.pongs += 1;
             self.note_answer(sender);
+            if self.nodes[sender].talk.pongs == 1 {
+                self.say_again(sender);
+            }
         }
         self.note_role(sender, header);
-        self.note_claims(sender, header);
+        self.note_claims(sender, header, is_pong && !is_inbound);
         self.settle_collision(sender, header);
         self.read_gossip(sender, gossip);
     }
@@ -178,7 +182,20 @@ impl Cluster {
     }
 
     /// Claims of a master are weighed. Whoever claims what has a newer owner is told so.
-    fn note_claims(&mut self, sender: NodeIndex, header: &Header) {
+    /// `is_answer`: it comes over the connection from here.
+    fn note_claims(&mut self, sender: NodeIndex, header: &Header, is_answer: bool) {
+        match is_answer {
+            true => self.note_given_up(sender, header),
+            false => self.ask_if_taken(sender, header),
+        }
+        self.note_slots(sender, header, is_answer);
+        if is_answer {
+            let talk = &mut self.nodes[sender].talk;
+            talk.known_epoch = header.current_epoch.max(talk.known_epoch);
+        }
+    }
+
+    fn note_slots(&mut self, sender: NodeIndex, header: &Header, is_answer: bool) {
         let claimant = self.nodes[sender].master.unwrap_or(sender);
         if self.nodes[claimant].slots == header.slots {
             if claimant != self.me {
@@ -192,7 +209,7 @@ impl Cluster {
             return;
         }
         if self.nodes[sender].is_master() {
-            self.weigh_claims(sender, header.config_epoch, &header.slots);
+            self.weigh_claims(sender, header.config_epoch, &header.slots, is_answer);
             self.mark_unclaimed(sender, &header.slots);
             self.drop_outdated(sender, &header.slots);
         }
@@ -218,7 +235,10 @@ impl Cluster {
 
     pub(crate) fn update_about(&self, owner: NodeIndex) -> Update {
         let node = &self.nodes[owner];
-        let mut slots = Arc::clone(&node.slots);
+        let mut slots = match owner == self.me {
+            true => self.claimed_slots(),
+            false => Arc::clone(&node.slots),
+        };
         if slots.intersects(&self.unclaimed) {
             Arc::make_mut(&mut slots).remove_all(&self.unclaimed);
         }
@@ -262,7 +282,7 @@ impl Cluster {
             self.save(Save::Later);
             self.raise_epoch(update.config_epoch);
         }
-        self.weigh_claims(index, update.config_epoch, &update.slots);
+        self.weigh_claims(index, update.config_epoch, &update.slots, false);
     }
 }
 

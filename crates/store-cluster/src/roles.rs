@@ -30,6 +30,7 @@ impl Cluster {
     pub(crate) fn make_replica(&mut self, index: NodeIndex, master: Option<NodeIndex>) {
         if self.nodes[index].is_master() {
             self.drop_slots_of(index);
+            self.forget_giver(index);
             let node = &mut self.nodes[index];
             node.clear(Flags::MASTER.with(Flags::MIGRATE_TO));
             node.set(Flags::REPLICA);
@@ -61,6 +62,7 @@ impl Cluster {
         assert!(master != self.me, "nobody follows itself");
         self.importing.clear();
         self.migrating.clear();
+        self.taken.clear();
         self.forget_releases();
         self.end_manual();
         self.election = crate::election::Election::default();

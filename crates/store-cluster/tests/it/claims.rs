@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use store_cluster::{
-    Body, Cluster, Ends, Header, LinkId, Message, NodeId, Output, Settings, SlotSet, Update,
+    Body, Cluster, Ends, Header, LinkId, Message, NodeId, Output, Settings, SlotChange, SlotSet,
+    Update,
 };
 
 use crate::epochs::header_of;
@@ -96,4 +97,57 @@ fn a_connection_that_does_not_open_is_tried_again_although_its_node_is_heard() {
         }
     }
     assert!((2..=4).contains(&dialled), "{dialled} times in three time-outs");
+}
+
+/// Opens slot 0, which moves from the first node to the second, and slot 6,000, the other way.
+fn open_both(town: &mut Town) {
+    for (slot, giver, taker) in [(0, 0, 1), (6_000, 1, 0)] {
+        let now = town.time();
+        let importing = SlotChange::Importing(id(giver));
+        town.nodes[taker].set_slot(now, slot, importing, false).expect("the town is sound");
+        let migrating = SlotChange::Migrating(id(taker));
+        town.nodes[giver].set_slot(now, slot, migrating, false).expect("the town is sound");
+    }
+    town.run(1_000);
+}
+
+fn take(town: &mut Town, slot: u16, taker: usize) {
+    let now = town.time();
+    town.nodes[taker].set_slot(now, slot, SlotChange::Node(id(taker)), true).expect("sound");
+}
+
+#[test]
+fn slots_that_move_past_each_other_are_kept_by_who_took_them() {
+    let mut town = Town::new(1);
+    open_both(&mut town);
+    // Both take theirs before either hears of the other.
+    take(&mut town, 0, 1);
+    take(&mut town, 6_000, 0);
+    town.run(3_000);
+    for number in 0..4 {
+        assert_eq!(town.owner_of(number, 0), Some(id(1)), "node {number}");
+        assert_eq!(town.owner_of(number, 6_000), Some(id(0)), "node {number}");
+    }
+    let lost = |node: usize, slot: u16| {
+        town.dropped.iter().any(|(number, slots)| *number == node && slots.contains(slot))
+    };
+    assert!(!lost(1, 0) && !lost(0, 6_000), "the keys are there: {:?}", town.dropped);
+    assert!(town.nodes.iter().all(|node| node.open_slots().is_empty()));
+}
+
+#[test]
+fn a_taker_that_starts_again_still_knows_from_whom_it_took() {
+    let mut town = Town::new(0);
+    open_both(&mut town);
+    town.is_silent[0] = true;
+    take(&mut town, 0, 1);
+    let file = town.nodes[1].config_text();
+    assert!(file.contains(&format!(" tenureTakenSlots 0-<-{}", id(0))), "{file}");
+    town.restart(1, &file);
+    // The giver has not heard of it, and has a newer epoch meanwhile.
+    let header = header_of(&mut town, 0);
+    let header = Header { config_epoch: 50, ..header };
+    tell(&mut town, (0, 1), header, Body::Pong(Vec::new()));
+    assert_eq!(town.owner_of(1, 0), Some(id(1)));
+    assert!(town.nodes[1].config_text().contains(" tenureTakenSlots "));
 }

@@ -1,8 +1,8 @@
 //! Slots that move in clusters of our nodes and real ones, by the real `redis-cli --cluster`.
 
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -79,6 +79,18 @@ impl Node {
 
     fn id(&self) -> String {
         text(&self.connect().words("CLUSTER MYID"))
+    }
+
+    /// Whether it says that it serves a slot.
+    fn owns(&self, slot: u16) -> bool {
+        let nodes = text(&self.connect().words("CLUSTER NODES"));
+        let own = nodes.lines().find(|line| line.contains("myself")).unwrap();
+        let is_in = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let bound = |text: &str| text.parse::<u16>().ok();
+            bound(first).is_some_and(|first| first <= slot) && bound(last) >= Some(slot)
+        };
+        own.split(' ').skip(8).any(is_in)
     }
 }
 
@@ -421,6 +433,82 @@ fn a_failover_in_the_middle_of_a_move_loses_no_key() {
         let long = client.ask(&["STRLEN", &format!("{{big}}:long:{number}")]);
         assert_ne!(long, Reply::Integer(0));
     }
+}
+
+/// Who has which slots, and with which epoch, as a node tells it.
+fn claims(node: &Node) -> Vec<String> {
+    let nodes = text(&node.connect().words("CLUSTER NODES"));
+    let claim = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let slots = words[8..].iter().filter(|word| !word.starts_with('['));
+        format!("{} {} {:?}", words[0], words[6], slots.collect::<Vec<_>>())
+    };
+    let mut claims: Vec<String> = nodes.lines().map(claim).collect();
+    claims.sort();
+    claims
+}
+
+/// Moves a slot with its keys as `redis-cli` does, at the same moment as somebody else.
+fn move_together(group: &Group, slot: u16, (owner, taker): (usize, usize), together: &Barrier) {
+    let id = group.0[taker].id();
+    together.wait();
+    move_keys(group, slot, (owner, taker), 10);
+    let others = (0..group.0.len()).filter(|node| *node != owner && *node != taker);
+    let mut connections: Vec<Connection> =
+        [taker, owner].into_iter().chain(others).map(|node| group.0[node].connect()).collect();
+    together.wait();
+    for connection in &mut connections {
+        connection.words(&format!("CLUSTER SETSLOT {slot} NODE {id}"));
+    }
+}
+
+/// Two slots that move in opposite directions at the same moment, there and back, many times.
+fn move_past_each_other(nodes: Vec<Node>) {
+    let group = Group::create(nodes);
+    let mut client = group.client();
+    let key_of = |owner: usize| {
+        let mut keys = (0..).map(|number| format!("key:{number}"));
+        keys.find(|key| group.0[owner].owns(slot_of(key.as_bytes()))).unwrap()
+    };
+    let keys = [key_of(0), key_of(1)];
+    for key in &keys {
+        assert_eq!(text(&client.ask(&["SET", key, key])), "OK");
+    }
+    for round in 0..20 {
+        let together = Barrier::new(2);
+        thread::scope(|scope| {
+            for (place, key) in keys.iter().enumerate() {
+                let (group, together, slot) = (&group, &together, slot_of(key.as_bytes()));
+                let ends = if round % 2 == 0 { (place, 1 - place) } else { (1 - place, place) };
+                scope.spawn(move || move_together(group, slot, ends, together));
+            }
+        });
+        let mut attempts = 0;
+        wait_until("all nodes to agree on slots and epochs", GENEROUS, || {
+            attempts += 1;
+            if attempts == 400 {
+                println!("they do not agree for long, round {round}: {}", group.views());
+            }
+            group.0.iter().all(|node| claims(node) == claims(&group.0[0]))
+        });
+        for (place, key) in keys.iter().enumerate() {
+            let taker = if round % 2 == 0 { 1 - place } else { place };
+            let slot = slot_of(key.as_bytes());
+            assert_eq!(group.holders(slot), [(taker, 1)], "{key} in round {round}");
+            assert_eq!(text(&client.ask(&["GET", key])), *key, "in round {round}");
+        }
+    }
+    group.wait_until_agreed();
+}
+
+#[test]
+fn slots_that_move_past_each_other_keep_their_keys() {
+    move_past_each_other(vec![Node::ours(), Node::ours(), Node::ours()]);
+}
+
+#[test]
+fn slots_that_move_past_each_other_keep_their_keys_where_one_node_is_a_real_one() {
+    move_past_each_other(vec![Node::ours(), Node::theirs(), Node::ours()]);
 }
 
 #[test]

@@ -139,6 +139,7 @@ impl World {
         self.judge.see_delivery(self.queue.now(), host, message);
         let me = self.hosts[host].core.me();
         let (was_voter, epoch, slots) = (me.is_voter(), me.config_epoch, Arc::clone(&me.slots));
+        let ordered = self.ordered_away(host, from, epoch, message);
         let this = &mut self.hosts[host];
         this.core.handle_data(this.data_state());
         if self.climate.through_bytes {
@@ -151,7 +152,7 @@ impl World {
         }
         self.carry_out(host);
         self.judge_last_slot(host, was_voter);
-        self.judge_loss(host, epoch, &slots, message);
+        self.judge_loss(host, epoch, &slots, &ordered, message);
     }
 
     /// Does what the core wants, in order.

@@ -45,6 +45,7 @@ pub const CONTROLS: &[Control] = &[
     driver("vote-before-fsync", Planted::SendBeforePersist, Rule::K2),
     driver("vote-cleared-on-restart", Planted::VoteClearedOnRestart, Rule::K2),
     driver("vote-on-full-disk", Planted::SaysUnsaved, Rule::K2),
+    core("votes-unseen", Flaw::VotesUnseen, Rule::K2),
     core("count-acks-twice", Flaw::CountAcksTwice, Rule::K3),
     core("accept-old-acks", Flaw::AcceptOldAcks, Rule::K3),
     core("half-quorum", Flaw::HalfQuorum, Rule::K3),

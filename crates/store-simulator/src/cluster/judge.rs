@@ -316,16 +316,36 @@ impl World {
         }
     }
 
-    /// K5: a master gives its slots up to a newer claim alone.
+    /// Slots that an operator told `host` to give to `from`, which says itself that it has them,
+    /// with an epoch that is no greater one.
+    pub(crate) fn ordered_away(
+        &self,
+        host: HostIndex,
+        from: HostIndex,
+        epoch: u64,
+        message: &Message,
+    ) -> SlotSet {
+        let (core, header) = (&self.hosts[host].core, &message.header);
+        if header.config_epoch > epoch || !matches!(message.body, Body::Pong(_)) {
+            return SlotSet::default();
+        }
+        let taker = core.nodes().find(self.hosts[from].id);
+        let is_ordered = |slot: &u16| taker.is_some() && core.migrating_to(*slot) == taker;
+        let open = core.open_slots().into_iter().filter(is_ordered);
+        SlotSet::of(open.filter(|slot| header.slots.contains(*slot)))
+    }
+
+    /// K5: a master gives its slots up to a newer claim alone, or to whom it was told to.
     pub(crate) fn judge_loss(
         &mut self,
         host: HostIndex,
         epoch: u64,
         had: &Arc<SlotSet>,
+        ordered: &SlotSet,
         message: &Message,
     ) {
         let me = self.hosts[host].core.me();
-        if Arc::ptr_eq(had, &me.slots) || had.without(&me.slots).is_empty() {
+        if Arc::ptr_eq(had, &me.slots) || had.without(&me.slots).without(ordered).is_empty() {
             return;
         }
         let claimed = match &message.body {

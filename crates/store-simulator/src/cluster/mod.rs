@@ -13,7 +13,7 @@ mod faults;
 mod flaw;
 mod host;
 mod judge;
-mod links;
+pub(crate) mod links;
 mod operator;
 mod scale;
 mod world;

@@ -1,14 +1,15 @@
 //! Keys that move between two nodes while clients use them and either node crashes.
 //!
 //! ```text
-//! seed ─► two nodes (store-cluster: routes, SETSLOT, nodes.conf; Migration; Leaving; a disk)
-//!         operator: IMPORTING, MIGRATING, MIGRATE …, NODE, and back again
+//! seed ─► two nodes (store-cluster: bus, routes, SETSLOT, nodes.conf; Migration; Leaving; a disk)
+//!         an operator per slot: IMPORTING, MIGRATING, MIGRATE …, NODE, and back again
 //!         a client per key: writes 1, 2, 3 … and reads ─► Judge: K8
 //! ```
 //! What a node says leaves when what it did before is on disk, as with `appendfsync always`. What
 //! was not on disk when it crashed is gone. Keys of a slot that a node gave away may be there again
 //! after a restart, as from an old snapshot, and an operator may end a move half-way.
 
+mod bus;
 mod client;
 mod node;
 mod operator;
@@ -51,6 +52,21 @@ pub const CONTROLS: &[Control] = &[
     Control {
         name: "drop-adopted-keys",
         flaw: Planted::Core(store_cluster::Flaw::DropAdoptedKeys),
+        breaks: Rule::K8,
+    },
+    Control {
+        name: "no-handover",
+        flaw: Planted::Core(store_cluster::Flaw::NoHandover),
+        breaks: Rule::K8,
+    },
+    Control {
+        name: "claims-open-slots",
+        flaw: Planted::Core(store_cluster::Flaw::ClaimsOpenSlots),
+        breaks: Rule::K8,
+    },
+    Control {
+        name: "yields-taken",
+        flaw: Planted::Core(store_cluster::Flaw::YieldsTaken),
         breaks: Rule::K8,
     },
 ];

@@ -2,20 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use std::sync::Arc;
-
 use store_cluster::{
-    Address, Body, Cluster, Ends, Flags, Flaw, Header, Leaving, LinkId, Message, Migration, NodeId,
-    Now, Output, Refusal, RouteRequest, Settings, SlotSet, Verdict,
+    Cluster, Flaw, Leaving, Migration, NodeId, Now, Output, Refusal, RouteRequest, Settings,
+    SlotSet, Verdict,
 };
 use store_resp::slot::slot_of;
 
 use super::Planted;
-use super::world::{Key, Value};
+use super::world::{KEYS_OF_FIRST, Key, SLOTS, Value};
 use crate::queue::Real;
 
-/// The slot of all keys.
-pub(super) const SLOT_TAG: &str = "{moved}";
+/// What the keys of each slot begin with. The first slot is node 1's in the beginning, the second
+/// one node 0's.
+const SLOT_TAGS: [&str; SLOTS] = ["{moved}", "{other}"];
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +58,12 @@ pub(super) struct Node {
     /// Keys that have moved from here, as an old snapshot has them.
     pub(super) moved: BTreeMap<Key, Value>,
     pub(super) leaving: Leaving,
-    pub(super) job: Option<Job>,
+    /// A migration of keys of each slot.
+    pub(super) jobs: [Option<Job>; SLOTS],
+    /// What the core wants of the bus.
+    pub(super) packets: Vec<Output>,
+    /// Keys that went as their slot was heard to be another one's: for the trace.
+    pub(super) dropped: Vec<Key>,
     /// Requests that wait for a key to leave: of which client, and which of its questions.
     pub(super) postponed: Vec<(usize, u64)>,
     flaw: Option<Planted>,
@@ -77,7 +81,9 @@ impl Node {
             undurable: VecDeque::new(),
             moved: BTreeMap::new(),
             leaving: Leaving::default(),
-            job: None,
+            jobs: [None, None],
+            packets: Vec::new(),
+            dropped: Vec::new(),
             postponed: Vec::new(),
             flaw,
         };
@@ -92,7 +98,8 @@ impl Node {
         if self.flaw == Some(Planted::NoLeavingSet) {
             self.leaving.ignore();
         }
-        self.job = None;
+        self.jobs = [None, None];
+        self.packets.clear();
         self.postponed.clear();
     }
 
@@ -113,56 +120,32 @@ impl Node {
     pub(super) fn restart(&mut self, real: Real, is_old: bool) {
         self.is_up = true;
         self.forget(real);
-        if is_old && !self.has_slot() {
-            for (key, value) in &self.moved {
-                self.data.entry(*key).or_insert(*value);
+        for place in (0..SLOTS).filter(|_| is_old) {
+            if !self.has_slot(place) {
+                for (key, value) in self.moved.iter().filter(|(key, _)| place_of(**key) == place) {
+                    self.data.entry(*key).or_insert(*value);
+                }
             }
         }
         if !self.data.is_empty() {
-            self.core.adopt_keys(now(real), &SlotSet::of([slot_of(&name_of(0))]));
+            let slots = SlotSet::of(self.data.keys().map(|key| slot_at(place_of(*key))));
+            self.core.adopt_keys(now(real), &slots);
         }
         self.obey(real);
     }
 
     /// Whether the slot is here, or on its way.
-    fn has_slot(&self) -> bool {
-        self.owns_slot() || self.core.importing_from(slot_of(&name_of(0))).is_some()
+    fn has_slot(&self, place: usize) -> bool {
+        self.owns_slot(place) || self.core.importing_from(slot_at(place)).is_some()
     }
 
-    pub(super) fn owns_slot(&self) -> bool {
-        self.core.owner(slot_of(&name_of(0))) == Some(self.core.my_index())
+    pub(super) fn owns_slot(&self, place: usize) -> bool {
+        self.core.owner(slot_at(place)) == Some(self.core.my_index())
     }
 
-    /// What the node says of itself to the other.
-    pub(super) fn heartbeat(&self, address: Address) -> Message {
-        let me = self.core.me();
-        let header = Header {
-            sender: me.id,
-            current_epoch: self.core.current_epoch(),
-            config_epoch: me.config_epoch,
-            offset: 0,
-            slots: Arc::clone(&me.slots),
-            master: None,
-            address,
-            flags: Flags::MASTER,
-            is_ok: self.core.is_ok(),
-            is_paused: false,
-            is_forced: false,
-            hostname: None,
-        };
-        Message { header, body: Body::Ping(Vec::new()) }
-    }
-
-    pub(super) fn hear(&mut self, real: Real, message: &Message) {
-        let ends = Ends::default();
-        self.core.handle_message(now(real), LinkId::Inbound(1), ends, message);
-        self.obey(real);
-    }
-
-    /// Where this node knows another to be.
-    pub(super) fn address_of(&self, id: NodeId) -> Address {
-        let index = self.core.nodes().find(id).expect("both know each other");
-        self.core.nodes()[index].address.clone()
+    /// The keys of a slot that are here.
+    pub(super) fn keys_of(&self, place: usize) -> impl Iterator<Item = Key> + '_ {
+        self.data.keys().copied().filter(move |key| place_of(*key) == place)
     }
 
     /// What is on disk by now cannot be lost any more.
@@ -189,33 +172,29 @@ impl Node {
 
     pub(super) fn tick(&mut self, real: Real) {
         self.settle(real);
-        self.core.handle_tick(now(real));
-        self.obey(real);
+        self.drive(real, Cluster::handle_tick);
     }
 
-    /// Changes the core as an operator wants it. Whether it did.
-    pub(super) fn command<E>(
-        &mut self,
-        real: Real,
-        change: impl FnOnce(&mut Cluster, Now) -> Result<(), E>,
-    ) -> bool {
-        let is_done = change(&mut self.core, now(real)).is_ok();
+    /// Something happens to the core.
+    pub(super) fn drive<T>(&mut self, real: Real, call: impl FnOnce(&mut Cluster, Now) -> T) -> T {
+        let result = call(&mut self.core, now(real));
         self.obey(real);
-        is_done
+        result
     }
 
-    /// The file is written before an answer. What the node says to the other is asked for instead.
+    /// The file is written before anything is said.
     fn obey(&mut self, real: Real) {
         loop {
             match self.core.poll_output() {
                 Output::Persist { text, .. } => self.conf = text,
-                // The world has one slot with keys.
-                Output::DropSlots(slots) if slots.contains(slot_of(&name_of(0))) => {
-                    let keys: Vec<Key> = self.data.keys().copied().collect();
-                    keys.into_iter().for_each(|key| self.change(real, key, None));
+                Output::DropSlots(slots) => {
+                    let is_dropped = |key: &Key| slots.contains(slot_at(place_of(*key)));
+                    let keys: Vec<Key> = self.data.keys().copied().filter(is_dropped).collect();
+                    keys.iter().for_each(|key| self.change(real, *key, None));
+                    self.dropped.extend(keys);
                 }
                 Output::WaitUntil(_) => return,
-                _ => {}
+                output => self.packets.push(output),
             }
         }
     }
@@ -263,12 +242,22 @@ impl Node {
 }
 
 pub(super) fn name_of(key: Key) -> Vec<u8> {
-    format!("{SLOT_TAG}:{key}").into_bytes()
+    format!("{}:{key}", SLOT_TAGS[place_of(key)]).into_bytes()
 }
 
 pub(super) fn key_of(name: &[u8]) -> Key {
-    let digits = std::str::from_utf8(&name[SLOT_TAG.len() + 1..]);
-    digits.ok().and_then(|digits| digits.parse().ok()).expect("names are made here")
+    let digits = name.rsplit(|byte| *byte == b':').next().and_then(|it| str::from_utf8(it).ok());
+    digits.and_then(|digits| digits.parse().ok()).expect("names are made here")
+}
+
+/// Which of both slots a key is in.
+pub(super) fn place_of(key: Key) -> usize {
+    usize::from(key >= KEYS_OF_FIRST)
+}
+
+/// The number of a slot.
+pub(super) fn slot_at(place: usize) -> u16 {
+    slot_of(SLOT_TAGS[place].as_bytes())
 }
 
 fn now(real: Real) -> Now {

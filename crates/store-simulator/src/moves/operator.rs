@@ -1,11 +1,10 @@
-//! An operator who moves the slot from one node to the other and back, as `redis-cli` does, and
-//! tries again what was not answered.
+//! Operators: each moves a slot from one node to the other and back, as `redis-cli` does, and tries
+//! again what was not answered.
 
 use store_cluster::{Loss, Migration, MigrationEnd, MigrationOrder, MigrationOutput, SlotChange};
-use store_resp::slot::slot_of;
 
 use super::Planted;
-use super::node::{Answer, Job, key_of, name_of};
+use super::node::{Answer, Job, key_of, name_of, place_of, slot_at};
 use super::world::{Event, World};
 
 /// How long a migration may be silent, at least: longer than anything is under way.
@@ -36,27 +35,24 @@ pub(super) struct Operator {
 }
 
 impl Operator {
+    pub(super) fn new(giver: usize) -> Self {
+        Self { giver, step: Step::Import, waits_for: None, orders: 0, gave_up: false }
+    }
+
     /// Whether no move has begun.
     pub(super) fn is_idle(&self) -> bool {
         self.step == Step::Import && !self.gave_up
     }
 }
 
-impl Default for Operator {
-    fn default() -> Self {
-        Self { giver: 0, step: Step::Import, waits_for: None, orders: 0, gave_up: false }
-    }
-}
-
 impl World {
     /// One order. What comes of it leads to the next.
-    pub(super) fn operate(&mut self) {
-        if self.operator.waits_for.is_some() {
+    pub(super) fn operate(&mut self, place: usize) {
+        if self.operators[place].waits_for.is_some() {
             return;
         }
-        let (giver, step) = (self.operator.giver, self.operator.step);
-        let taker = 1 - giver;
-        let slot = slot_of(&name_of(0));
+        let (giver, step) = (self.operators[place].giver, self.operators[place].step);
+        let (taker, slot) = (1 - giver, slot_at(place));
         let ids = [self.nodes[giver].id, self.nodes[taker].id];
         let at = match step {
             Step::Import | Step::GiveToTaker => taker,
@@ -64,31 +60,32 @@ impl World {
         };
         let delay = self.random.between(5, 60);
         if !self.nodes[at].is_up {
-            return self.queue.after(delay, Event::Operate);
+            return self.queue.after(delay, Event::Operate(place));
         }
         let gives_up = self.gives_up_percent > 0 && self.random.percent(self.gives_up_percent);
-        let has_keys = !self.nodes[at].data.is_empty();
+        let has_keys = self.nodes[at].keys_of(place).next().is_some();
         let (real, node) = (self.queue.now(), &mut self.nodes[at]);
         let change = match step {
             Step::Import => SlotChange::Importing(ids[0]),
             Step::Migrate => SlotChange::Migrating(ids[1]),
             Step::GiveToTaker | Step::TellGiver => SlotChange::Node(ids[1]),
-            Step::MoveKeys { .. } if gives_up => return self.give_up(taker),
-            Step::MoveKeys { replaces } => return self.begin_move(giver, replaces),
+            Step::MoveKeys { .. } if gives_up => return self.give_up(place, taker),
+            Step::MoveKeys { replaces } => return self.begin_move(place, giver, replaces),
         };
-        let is_done = node.command(real, |core, now| core.set_slot(now, slot, change, has_keys));
-        self.note(|| format!("operator: {step:?} at {at}: {is_done}"));
-        self.tell_other(at);
+        let is_done =
+            node.drive(real, |core, now| core.set_slot(now, slot, change, has_keys).is_ok());
+        self.note(|| format!("operator of {slot}: {step:?} at {at}: {is_done}"));
+        self.pass_on(at);
         let node = &self.nodes[at];
         let is_owner = node.core.owner(slot) == Some(node.core.my_index());
-        self.operator.step = match step {
+        self.operators[place].step = match step {
             // It was done before, and the answer was lost.
             Step::Import if is_done || is_owner => Step::Migrate,
             Step::Migrate if is_done || !is_owner => Step::MoveKeys { replaces: false },
             Step::GiveToTaker if is_done => Step::TellGiver,
             Step::TellGiver if is_done => {
-                self.operator.giver = taker;
-                self.operator.gave_up = false;
+                self.operators[place].giver = taker;
+                self.operators[place].gave_up = false;
                 self.outcome.slots_moved += 1;
                 Step::Import
             }
@@ -96,34 +93,35 @@ impl World {
             Step::TellGiver => Step::MoveKeys { replaces: true },
             other => other,
         };
-        self.queue.after(delay, Event::Operate);
+        self.queue.after(delay, Event::Operate(place));
     }
 
     /// Ends a move half-way, and begins it again a while later.
-    fn give_up(&mut self, taker: usize) {
-        let (real, slot) = (self.queue.now(), slot_of(&name_of(0)));
+    fn give_up(&mut self, place: usize, taker: usize) {
+        let (real, slot) = (self.queue.now(), slot_at(place));
         if self.nodes[taker].is_up {
             let node = &mut self.nodes[taker];
-            node.command(real, |core, now| core.set_slot(now, slot, SlotChange::Stable, true));
-            self.note(|| format!("operator: Stable at {taker}"));
+            _ = node.drive(real, |core, now| core.set_slot(now, slot, SlotChange::Stable, true));
+            self.note(|| format!("operator of {slot}: Stable at {taker}"));
+            self.pass_on(taker);
         }
-        self.operator.step = Step::Import;
-        self.operator.gave_up = true;
+        self.operators[place].step = Step::Import;
+        self.operators[place].gave_up = true;
         let delay = self.random.between(5, GIVEN_UP_MAX);
-        self.queue.after(delay, Event::Operate);
+        self.queue.after(delay, Event::Operate(place));
     }
 
-    fn begin_move(&mut self, giver: usize, replaces: bool) {
+    fn begin_move(&mut self, place: usize, giver: usize, replaces: bool) {
         let count = self.random.between(1, 4) as usize;
         let keys: Vec<Vec<u8>> =
-            self.nodes[giver].data.keys().take(count).map(|key| name_of(*key)).collect();
+            self.nodes[giver].keys_of(place).take(count).map(name_of).collect();
         let delay = self.random.between(5, 60);
         if keys.is_empty() {
-            self.operator.step = Step::GiveToTaker;
-            return self.queue.after(delay, Event::Operate);
+            self.operators[place].step = Step::GiveToTaker;
+            return self.queue.after(delay, Event::Operate(place));
         }
-        if self.nodes[giver].job.is_some() {
-            return self.queue.after(delay, Event::Operate);
+        if self.nodes[giver].jobs[place].is_some() {
+            return self.queue.after(delay, Event::Operate(place));
         }
         keys.iter().for_each(|key| self.nodes[giver].leaving.insert(0, key));
         let timeout_ms = SILENCE_MIN + self.random.below(500);
@@ -133,30 +131,31 @@ impl World {
             machine.remove_early();
         }
         let job = Job { machine, replaces, connection: 0, arrives_at: 0 };
-        self.nodes[giver].job = Some(job);
-        self.operator.orders += 1;
-        self.operator.waits_for = Some(self.operator.orders);
-        self.turn_job(giver);
+        self.nodes[giver].jobs[place] = Some(job);
+        let operator = &mut self.operators[place];
+        operator.orders += 1;
+        operator.waits_for = Some(operator.orders);
+        self.turn_job(giver, place);
     }
 
     /// The node that ran the operator's order is gone, or has answered.
-    pub(super) fn end_order(&mut self, is_done: bool) {
-        if self.operator.waits_for.take().is_some() {
+    pub(super) fn end_order(&mut self, place: usize, is_done: bool) {
+        if self.operators[place].waits_for.take().is_some() {
             if !is_done {
-                self.operator.step = Step::MoveKeys { replaces: true };
+                self.operators[place].step = Step::MoveKeys { replaces: true };
             }
             let delay = self.random.between(5, 60);
-            self.queue.after(delay, Event::Operate);
+            self.queue.after(delay, Event::Operate(place));
         }
     }
 
     /// Does what the migration of a node asks for.
-    pub(super) fn turn_job(&mut self, node: usize) {
-        let Some(mut job) = self.nodes[node].job.take() else { return };
+    pub(super) fn turn_job(&mut self, node: usize, place: usize) {
+        let Some(mut job) = self.nodes[node].jobs[place].take() else { return };
         let mut is_over = false;
         loop {
             while let Some(output) = job.machine.poll_output() {
-                is_over |= self.obey_migration(node, &mut job, output);
+                is_over |= self.obey_migration((node, place), &mut job, output);
             }
             let Some(name) = job.machine.next_key() else { break };
             self.send_key(node, &mut job, &name);
@@ -166,13 +165,18 @@ impl World {
                 let life = self.nodes[node].life;
                 self.queue.at(at, Event::Silence { node, life });
             }
-            self.nodes[node].job = Some(job);
+            self.nodes[node].jobs[place] = Some(job);
         }
         self.resume_postponed(node);
     }
 
     /// True when the migration is over.
-    fn obey_migration(&mut self, node: usize, job: &mut Job, output: MigrationOutput) -> bool {
+    fn obey_migration(
+        &mut self,
+        (node, place): (usize, usize),
+        job: &mut Job,
+        output: MigrationOutput,
+    ) -> bool {
         let now = self.queue.now();
         match output {
             MigrationOutput::Connect { .. } => {
@@ -201,7 +205,7 @@ impl World {
                 let leaves_at = self.nodes[node].speaks_at(now);
                 let arrives_at = leaves_at + self.random.between(1, self.delay_max);
                 let (life, is_done) = (self.nodes[node].life, end == MigrationEnd::Moved);
-                let event = Event::OrderEnded { node, life, leaves_at, is_done };
+                let event = Event::OrderEnded { node, place, life, leaves_at, is_done };
                 self.queue.at(arrives_at, event);
                 return true;
             }
@@ -246,8 +250,9 @@ impl World {
         };
         let leaves_at = self.nodes[to].speaks_at(self.queue.now());
         let arrives_at = leaves_at + self.random.between(1, self.delay_max);
-        let arrives_at = arrives_at.max(self.replies_at);
-        self.replies_at = arrives_at;
+        let replies_at = &mut self.replies_at[place_of(key)];
+        let arrives_at = arrives_at.max(*replies_at);
+        *replies_at = arrives_at;
         let answer = Event::Restored { node: from, connection, peer_life, leaves_at, refusal };
         self.queue.at(arrives_at, answer);
     }
@@ -260,9 +265,11 @@ impl World {
         happen: impl FnOnce(&mut Migration, u64),
     ) {
         let now = self.queue.now();
-        if let Some(job) = self.nodes[node].job.as_mut().filter(|it| it.connection == connection) {
+        let jobs = self.nodes[node].jobs.iter_mut().enumerate();
+        let mut jobs = jobs.filter_map(|(place, job)| Some((place, job.as_mut()?)));
+        if let Some((place, job)) = jobs.find(|(_, job)| job.connection == connection) {
             happen(&mut job.machine, now);
-            self.turn_job(node);
+            self.turn_job(node, place);
         }
     }
 

@@ -1,11 +1,12 @@
 //! A world by seed: events in order until it ends or a rule is broken.
 
-use store_cluster::{Loss, NodeId};
+use store_cluster::{Flaw, Loss, Message, NodeId};
 
 use super::Planted;
 use super::client::Client;
-use super::node::{Answer, Node};
+use super::node::{Answer, Node, slot_at};
 use super::operator::Operator;
+use crate::cluster::links::{Delivery, Links, Weather};
 use crate::cluster::{Rule, Violation};
 use crate::queue::{Queue, Real};
 use crate::random::Random;
@@ -16,8 +17,11 @@ pub(super) type Value = u64;
 /// When faults end, and when all is looked at.
 const HEALS_AT: Real = 15_000;
 const ENDS_AT: Real = 22_000;
-/// Keys, each with a client.
-const KEYS: u32 = 5;
+/// Keys, each with a client; the first of them are in the first slot.
+const KEYS: u32 = 8;
+pub(super) const KEYS_OF_FIRST: u32 = 5;
+/// Slots that have keys.
+pub(super) const SLOTS: usize = 2;
 /// Events of one world, at most.
 const EVENTS_MAX: u64 = 200_000;
 
@@ -48,7 +52,13 @@ pub(super) enum Event {
         client: usize,
         number: u64,
     },
-    Operate,
+    /// The operator of a slot gives an order.
+    Operate(usize),
+    Network {
+        link: usize,
+        delivery: Delivery,
+    },
+    CutBus,
     Connected {
         node: usize,
         life: u32,
@@ -76,6 +86,7 @@ pub(super) enum Event {
     },
     OrderEnded {
         node: usize,
+        place: usize,
         life: u32,
         leaves_at: Real,
         is_done: bool,
@@ -107,22 +118,29 @@ pub struct MovesOutcome {
     pub trace: Vec<String>,
 }
 
-/// Two nodes, an operator and clients.
+/// Two nodes, an operator for each of two slots, and clients.
 #[derive(Debug)]
 pub struct World {
     pub(super) random: Random,
     pub(super) queue: Queue<Event>,
     pub(super) nodes: Vec<Node>,
     pub(super) clients: Vec<Client>,
-    pub(super) operator: Operator,
+    /// By slot. In the beginning they move them in opposite directions.
+    pub(super) operators: [Operator; SLOTS],
+    pub(super) links: Links,
     pub(super) outcome: MovesOutcome,
     pub(super) flaw: Option<Planted>,
     /// Numbers of connections given so far.
     pub(super) connections: u64,
     /// When the last answer to a migration arrives: nothing overtakes.
-    pub(super) replies_at: Real,
+    pub(super) replies_at: [Real; SLOTS],
     pub(super) delay_max: u64,
     disk_max: u64,
+    /// Whether both slots move.
+    has_two: bool,
+    /// Whether one node follows the rules of Redis.
+    has_redis: bool,
+    cut_every: u64,
     fault_every: u64,
     /// How often keys that went elsewhere are there again after a restart, and how often the
     /// operator gives up.
@@ -164,16 +182,37 @@ impl World {
             };
             format!("{}{}vars currentEpoch 2 lastVoteEpoch 0\n", line(0), line(1))
         };
+        // One node may be Redis's. The other one must be enough while the bus is quicker than the
+        // operators: what Redis hears when it has taken a slot back, it takes for new.
+        let has_redis = random.percent(25);
+        let redis = random.below(2) as usize;
+        let flaws = [0, 1].map(|node| match has_redis && node == redis {
+            true => Some(Planted::Core(Flaw::NoHandover)),
+            false => flaw,
+        });
+        let delay_max = random.between(2, 60);
+        let weather = match has_redis {
+            true => Weather { delay_max: delay_max.min(4), loss_percent: 0, repeat_percent: 0 },
+            false => Weather {
+                delay_max,
+                loss_percent: if random.percent(50) { 0 } else { 2 },
+                repeat_percent: 0,
+            },
+        };
         Self {
             queue: Queue::default(),
-            nodes: (0..2).map(|node| Node::new(ids[node], conf(node), flaw)).collect(),
+            links: Links::new(weather),
+            nodes: (0..2).map(|node| Node::new(ids[node], conf(node), flaws[node])).collect(),
             clients: (0..KEYS).map(Client::new).collect(),
-            operator: Operator::default(),
+            operators: [Operator::new(1), Operator::new(0)],
+            has_redis,
+            has_two: random.percent(70),
+            cut_every: random.between(200, 3_000),
             outcome: MovesOutcome::default(),
             flaw,
             connections: 0,
-            replies_at: 0,
-            delay_max: random.between(2, 60),
+            replies_at: [0; SLOTS],
+            delay_max,
             disk_max: if random.percent(50) { 1 } else { random.between(1, 80) },
             fault_every: random.between(600, 5_000),
             old_percent: if random.percent(50) { 70 } else { 0 },
@@ -192,7 +231,12 @@ impl World {
         for client in 0..self.clients.len() {
             self.queue.at(3_000, Event::Rested(client));
         }
-        self.queue.at(3_500, Event::Operate);
+        for place in 0..if self.has_two { SLOTS } else { 1 } {
+            self.queue.at(3_500, Event::Operate(place));
+        }
+        if !self.has_redis {
+            self.queue.at(3_500, Event::CutBus);
+        }
         self.queue.at(4_000, Event::Fault);
         for _ in 0..EVENTS_MAX {
             let Some(event) = self.queue.take_next() else { break };
@@ -215,9 +259,9 @@ impl World {
                 let now = self.queue.now();
                 if self.nodes[node].is_up {
                     self.nodes[node].tick(now);
-                    self.tell_other(node);
+                    self.pass_on(node);
                 }
-                self.queue.after(250, Event::Tick(node));
+                self.queue.after(store_cluster::TICK_MS, Event::Tick(node));
             }
             Event::Rested(client) => self.begin_question(client),
             Event::Question { node, life, client, number, is_asking } => {
@@ -232,7 +276,14 @@ impl World {
             }
             Event::AskAgain { client, number } => self.ask_again(client, number),
             Event::Impatient { client, number } => self.lose_patience(client, number),
-            Event::Operate => self.operate(),
+            Event::Operate(place) => self.operate(place),
+            Event::Network { link, delivery } => self.deliver(link, delivery),
+            Event::CutBus if self.queue.now() < HEALS_AT => {
+                self.cut_bus();
+                let delay = self.random.between(1, 2 * self.cut_every);
+                self.queue.after(delay, Event::CutBus);
+            }
+            Event::CutBus => {}
             Event::Connected { node, life, connection, peer_life } => {
                 if self.nodes[node].life == life {
                     self.take_connected(node, connection, peer_life);
@@ -251,17 +302,12 @@ impl World {
             Event::Closed { node, connection } => {
                 self.on_job(node, connection, |it, now| it.handle_lost(now, Loss::Closed));
             }
-            Event::OrderEnded { node, life, leaves_at, is_done } => {
-                self.end_order(is_done && self.has_left(node, life, leaves_at));
+            Event::OrderEnded { node, place, life, leaves_at, is_done } => {
+                self.end_order(place, is_done && self.has_left(node, life, leaves_at));
             }
             Event::Silence { node, life } => {
-                if self.nodes[node].life == life
-                    && let Some(job) = self.nodes[node].job.as_mut()
-                    && job.machine.wakes_at_ms().is_some_and(|at| at <= self.queue.now())
-                {
-                    job.machine.handle_time(self.queue.now());
-                    self.turn_job(node);
-                }
+                let is_same_life = self.nodes[node].life == life;
+                (0..SLOTS).filter(|_| is_same_life).for_each(|place| self.end_silence(node, place));
             }
             Event::Fault => self.fault(),
             Event::Restart(node) => {
@@ -269,29 +315,35 @@ impl World {
                 let is_old = self.old_percent > 0 && self.random.percent(self.old_percent);
                 self.note(|| format!("node {node} starts, with old keys: {is_old}"));
                 self.nodes[node].restart(now, is_old);
-                self.tell_other(1 - node);
-                self.tell_other(node);
+                self.pass_on(node);
             }
         }
     }
 
-    /// A node says what slots it has.
-    pub(super) fn tell_other(&mut self, node: usize) {
-        let (now, other) = (self.queue.now(), 1 - node);
-        if self.nodes[node].is_up && self.nodes[other].is_up {
-            let address = self.nodes[other].address_of(self.nodes[node].id);
-            let message = self.nodes[node].heartbeat(address);
-            self.nodes[other].hear(now, &message);
-            self.judge_outdated(node, other);
+    /// Without a move, only the owner has keys of the slot once it was heard.
+    pub(super) fn judge_outdated(&mut self, owner: usize, heard: &Message) {
+        let other = 1 - owner;
+        for place in 0..SLOTS {
+            let is_claimed = heard.header.slots.contains(slot_at(place));
+            let has_slot =
+                self.nodes[owner].owns_slot(place) && !self.nodes[other].owns_slot(place);
+            let count = self.nodes[other].keys_of(place).count();
+            if is_claimed && has_slot && count > 0 && self.operators[place].is_idle() {
+                self.broken(Rule::K8, || {
+                    format!("node {other} keeps {count} keys of an earlier time")
+                });
+            }
         }
     }
 
-    /// Without a move, only the owner has keys of the slot once it was heard.
-    fn judge_outdated(&mut self, owner: usize, other: usize) {
-        let has_slot = self.nodes[owner].owns_slot() && !self.nodes[other].owns_slot();
-        let count = self.nodes[other].data.len();
-        if has_slot && count > 0 && self.operator.is_idle() {
-            self.broken(Rule::K8, || format!("node {other} keeps {count} keys of an earlier time"));
+    /// A migration may have waited long enough.
+    fn end_silence(&mut self, node: usize, place: usize) {
+        let now = self.queue.now();
+        if let Some(job) = self.nodes[node].jobs[place].as_mut()
+            && job.machine.wakes_at_ms().is_some_and(|at| at <= now)
+        {
+            job.machine.handle_time(now);
+            self.turn_job(node, place);
         }
     }
 
@@ -309,17 +361,19 @@ impl World {
         let node = self.random.below(2) as usize;
         if self.nodes[node].is_up {
             self.note(|| format!("node {node} crashes"));
-            let had_job = self.nodes[node].job.is_some();
             self.nodes[node].crash(now);
-            self.nodes[node].job = None;
             self.crashed_at[node] = Some(now);
             self.outcome.crashes += 1;
-            if had_job {
-                self.end_order(false);
-            }
-            if let Some(connection) = self.nodes[1 - node].job.as_ref().map(|it| it.connection) {
-                let delay = self.random.between(1, self.delay_max);
-                self.queue.after(delay, Event::Closed { node: 1 - node, connection });
+            self.drop_links(node);
+            for place in 0..SLOTS {
+                if self.nodes[node].jobs[place].take().is_some() {
+                    self.end_order(place, false);
+                }
+                let job = self.nodes[1 - node].jobs[place].as_ref();
+                if let Some(connection) = job.map(|job| job.connection) {
+                    let delay = self.random.between(1, self.delay_max);
+                    self.queue.after(delay, Event::Closed { node: 1 - node, connection });
+                }
             }
             let pause = self.random.between(1, 1_500);
             self.queue.after(pause, Event::Restart(node));
@@ -347,7 +401,7 @@ impl World {
                     )
                 });
             }
-            let is_moving = self.nodes.iter().any(|node| node.job.is_some());
+            let is_moving = self.nodes.iter().any(|node| node.jobs.iter().any(Option::is_some));
             if values.len() > 1 && !is_moving && self.is_settled() {
                 self.broken(Rule::K8, || format!("key {} is on both sides", client.key));
             }

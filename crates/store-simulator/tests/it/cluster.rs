@@ -9,10 +9,13 @@ const SEEDS_TO_CATCH: u64 = 200;
 /// Broken so that few worlds show it; `cargo xtask simulate store --worlds cluster` looks for them.
 const RARE: &[&str] = &[
     "accept-old-acks",
+    "dead-keeps-slots",
     "epoch-without-persist",
     "no-grandmaster-rule",
     "no-unclaimed-bits",
     "vote-before-fsync",
+    "vote-on-full-disk",
+    "votes-unseen",
 ];
 
 #[test]
