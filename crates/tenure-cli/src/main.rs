@@ -19,6 +19,7 @@ mod doctor;
 mod exit;
 mod file_limit;
 mod history;
+mod list;
 mod local;
 mod log_line;
 mod log_queue;
@@ -59,6 +60,7 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Once(once::Arguments),
+    List(list::Arguments),
     Who(who::Arguments),
     Status(status::Arguments),
     Members(members::Arguments),
@@ -199,6 +201,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments),
         Command::Once(arguments) => once::run(arguments),
+        Command::List(arguments) => list::run(arguments),
         Command::Who(arguments) => who::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Members(arguments) => members::run(arguments),
