@@ -146,8 +146,7 @@ impl Target {
     pub(crate) fn observer(&self) -> Result<StoreObserver, Failure> {
         let config = load_to_look(self.loader()?)?;
         let tenure = connect(config.clone())?;
-        let observer = tenure.observe(&self.name)?;
-        Ok(StoreObserver { tenure, observer, config })
+        StoreObserver::of(&tenure, &config, &self.name)
     }
 }
 
@@ -158,7 +157,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 /// Looks at one election, and says which store it was when that does not answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StoreObserver {
     pub(crate) tenure: Tenure,
     pub(crate) observer: Observer,
@@ -166,6 +165,12 @@ pub(crate) struct StoreObserver {
 }
 
 impl StoreObserver {
+    /// One of the election `name`, with a client of this configuration.
+    pub(crate) fn of(tenure: &Tenure, config: &Config, name: &str) -> Result<Self, Failure> {
+        let observer = tenure.observe(name)?;
+        Ok(StoreObserver { tenure: tenure.clone(), observer, config: config.clone() })
+    }
+
     pub(crate) fn wait<T>(
         &self,
         asked: impl Future<Output = Result<T, tenure::Error>>,

@@ -1,6 +1,7 @@
 //! `tenure list`: which elections there are, and their state.
 
 mod scan;
+mod summary;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,17 +9,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure::config::Config;
-use tenure::{HistoryEntry, HistoryKind, Leadership, Observation, Observer, Tenure};
+use tenure::{HistoryEntry, Observation, Observer, Tenure};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use self::scan::{Found, Kind, Limits};
+pub(crate) use self::scan::Kind;
+use self::scan::{Found, Limits};
+pub(crate) use self::summary::{HEADINGS, NONE, Summary, Urgency, leads_for};
 use crate::exit::{self, Failure};
-use crate::members::is_alive;
-use crate::output::{OutputOptions, duration, plain, table, warn};
+use crate::output::{OutputOptions, plain, table, warn};
 use crate::run::block_on;
 use crate::store_options::{self, StoreOptions, blame};
-use crate::who::leadership_json;
 
 /// How many elections are looked at at the same time.
 const LOOKS_MAX: usize = 16;
@@ -64,6 +65,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     });
     arguments.output.print(&json, || as_text(&tenure, &prefix, &seen));
     Ok(ExitCode::from(if found.is_cut_off { exit::UNREACHABLE } else { 0 }))
+}
+
+/// The names of all elections that can be found, with what they are.
+pub(crate) fn names(config: &Config) -> Result<Vec<(String, Kind)>, Failure> {
+    let mut kinds = scan::scan(config, LIST)?.kinds;
+    for name in with_own_keys(config) {
+        kinds.entry(name).or_insert(Kind::Election);
+    }
+    Ok(kinds.into_iter().collect())
 }
 
 /// The election that somebody probably meant who wrote `given`, which the store does not know.
@@ -143,97 +153,40 @@ impl Seen {
         self.looked.as_ref().is_ok_and(|(seen, _)| nothing(seen))
     }
 
-    /// The fields of `who`, and `kind`, `state`, `leads_for_ms`, `members`, `paused_for_ms`,
-    /// `warnings`; or `name`, `kind`, `state` and `error`.
-    fn as_json(&self) -> Value {
-        let (seen, _) = match &self.looked {
-            Ok(looked) => looked,
-            Err(why) => {
-                return json!({
-                    "name": self.name, "kind": self.kind.word(), "state": "error", "error": why,
-                });
+    fn summary(&self) -> Result<Summary<'_>, &str> {
+        match &self.looked {
+            Ok((seen, history)) => {
+                let leads_for = leads_for(seen, history);
+                Ok(Summary { name: &self.name, kind: self.kind, seen, leads_for })
             }
-        };
-        let mut json = leadership_json(&self.name, &seen.leadership);
-        json["kind"] = json!(self.kind.word());
-        json["state"] = json!(self.state());
-        json["leads_for_ms"] = json!(self.leads_for().map(|length| length.as_millis() as u64));
-        json["members"] = json!(self.alive());
-        json["paused_for_ms"] = json!(seen.paused_for.map(|left| left.as_millis() as u64));
-        json["warnings"] = json!(seen.warnings);
-        json
-    }
-
-    /// In a word.
-    fn state(&self) -> &'static str {
-        let Ok((seen, _)) = &self.looked else { return "error" };
-        match &seen.leadership {
-            Leadership::Led { leader, .. } if leader.foreign => "foreign",
-            Leadership::Led { .. } if self.kind == Kind::Job => "running",
-            Leadership::Led { .. } => "led",
-            Leadership::Vacant(why) => {
-                match leadership_json("", &Leadership::Vacant(why.clone()))["vacancy"].as_str() {
-                    Some("paused") => "paused",
-                    Some("quarantine") => "quarantine",
-                    Some("reserved") => "reserved",
-                    Some("unconfirmed") => "unconfirmed",
-                    // A job is idle between its ticks.
-                    _ if self.kind == Kind::Job => "idle",
-                    _ => "vacant",
-                }
-            }
+            Err(why) => Err(why),
         }
     }
 
-    fn leads_for(&self) -> Option<Duration> {
-        let (seen, history) = self.looked.as_ref().ok()?;
-        let token = seen.leadership.leader()?.token?;
-        let is_its = |entry: &&HistoryEntry| {
-            entry.token == Some(token) && matches!(entry.what, HistoryKind::Granted)
-        };
-        let granted = history.iter().find(is_its)?;
-        Some(seen.server_time.since(granted.at))
-    }
-
-    fn alive(&self) -> usize {
-        let Ok((seen, _)) = &self.looked else { return 0 };
-        seen.members.iter().filter(|member| is_alive(seen.server_time, member)).count()
+    /// That of its summary; or `name`, `kind`, `state` and `error`.
+    fn as_json(&self) -> Value {
+        match self.summary() {
+            Ok(summary) => summary.as_json(),
+            Err(why) => json!({
+                "name": self.name, "kind": self.kind.word(), "state": "error", "error": why,
+            }),
+        }
     }
 
     fn row(&self) -> Vec<String> {
-        let Ok((seen, _)) = &self.looked else {
-            let none = || "-".to_owned();
-            let (name, state) = (plain(&self.name), self.state().to_owned());
-            return vec![name, state, none(), none(), none(), none(), none(), self.note()];
-        };
-        let leader = seen.leadership.leader();
-        let left = match &seen.leadership {
-            Leadership::Led { remaining, .. } => remaining.map_or("no end".to_owned(), duration),
-            Leadership::Vacant(_) => "-".to_owned(),
-        };
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        vec![
-            plain(&self.name),
-            self.state().to_owned(),
-            or_none(leader.map(|leader| plain(leader.id.as_str()))),
-            or_none(self.leads_for().map(duration)),
-            left,
-            or_none(leader.and_then(|leader| leader.token).map(|token| token.to_string())),
-            self.alive().to_string(),
-            self.note(),
-        ]
+        match self.summary() {
+            Ok(summary) => summary.row(),
+            Err(why) => unseen_row(&self.name, "error", why),
+        }
     }
+}
 
-    /// What an operator should know beside the state.
-    fn note(&self) -> String {
-        let (seen, _) = match &self.looked {
-            Ok(looked) => looked,
-            Err(why) => return plain(why),
-        };
-        let pause = seen.paused_for.map(|left| format!("paused for {}", duration(left)));
-        let warnings = seen.warnings.iter().map(|warning| plain(warning));
-        pause.into_iter().chain(warnings).collect::<Vec<_>>().join("; ")
-    }
+/// The line of an election of which nothing is known, with the reason.
+pub(crate) fn unseen_row(name: &str, state: &str, why: &str) -> Vec<String> {
+    let mut row = vec![plain(name), state.to_owned()];
+    row.resize(HEADINGS.len() - 1, NONE.to_owned());
+    row.push(plain(why));
+    row
 }
 
 fn as_text(tenure: &Tenure, prefix: &str, seen: &[Seen]) -> String {
@@ -241,17 +194,23 @@ fn as_text(tenure: &Tenure, prefix: &str, seen: &[Seen]) -> String {
         let place = plain(&tenure.store());
         return format!("no elections at {place} under the prefix {}", plain(prefix));
     }
-    let mut headings = vec!["NAME", "STATE", "LEADER", "FOR", "LEASE", "TOKEN", "ALIVE", "NOTE"];
     let mut rows: Vec<Vec<String>> = seen.iter().map(Seen::row).collect();
-    if rows.iter().all(|row| row.last().is_none_or(String::is_empty)) {
-        headings.pop();
-        rows.iter_mut().for_each(|row| drop(row.pop()));
+    let headings = without_empty_notes(&mut rows);
+    table(headings, &rows)
+}
+
+/// Takes the last column out where nobody has anything to note.
+pub(crate) fn without_empty_notes(rows: &mut [Vec<String>]) -> &'static [&'static str] {
+    let (_, before) = HEADINGS.split_last().expect("there are headings");
+    if rows.iter().any(|row| row.last().is_some_and(|note| !note.is_empty())) {
+        return &HEADINGS;
     }
-    table(&headings, &rows)
+    rows.iter_mut().for_each(|row| drop(row.pop()));
+    before
 }
 
 /// Names as people order them: job-2 before job-10.
-fn naturally(a: &str, b: &str) -> std::cmp::Ordering {
+pub(crate) fn naturally(a: &str, b: &str) -> std::cmp::Ordering {
     parts(a).cmp(&parts(b)).then_with(|| a.cmp(b))
 }
 

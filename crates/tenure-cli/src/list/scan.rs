@@ -36,14 +36,14 @@ pub(super) struct Limits {
 
 /// What is kept under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Election,
     /// The store has ticks of it.
     Job,
 }
 
 impl Kind {
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Kind::Election => "election",
             Kind::Job => "job",

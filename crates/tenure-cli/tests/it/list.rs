@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use serde_json::Value;
-use testkit::{ClusterGroup, GENEROUS, Process, RedisServer, SentinelGroup, wait_until};
+use testkit::{ClusterGroup, GENEROUS, Process, RedisServer, SentinelGroup, wait_for, wait_until};
 
-use crate::stage::{CommandOutput, on_every_store, plain_command};
+use crate::cli::terminal::Terminal;
+use crate::stage::{CommandOutput, Kind, Stage, on_every_store, plain_command};
 
 /// `tenure` on the store at `url`.
 fn command(url: &str, words: &[&str]) -> Command {
@@ -191,4 +192,71 @@ fn a_login_that_may_not_scan_is_told_what_it_needs() {
     assert!(said.err.contains("+scan"), "{said:?}");
     // The others do without.
     assert_eq!(tenure(&server.url(), &["who", "job"]).code, 1);
+}
+
+#[test]
+fn several_are_watched_on_one_screen() {
+    let stage = Stage::on(Kind::Redis);
+    let url = stage.store.url();
+    let _two = leader(&url, "job-2");
+    let _ten = leader(&url, "job-10");
+    assert_eq!(tenure(&url, &["pause", "asleep", "--for", "1h"]).code, 0);
+    // Wide: a line each, trouble first, in colour.
+    let mut terminal =
+        Terminal::with_columns(140, command(&url, &["watch", "job-10", "job-2", "none"]));
+    let view = wait_for("all of them", GENEROUS, || {
+        let view = terminal.sees("q or Ctrl-C: leave");
+        (view.matches("ada_").count() >= 2 && view.contains("vacant")).then_some(view)
+    });
+    let view = view.rsplit("\x1b[H").next().unwrap();
+    assert!(view.contains("3 elections, 1 in trouble"), "{view:?}");
+    let at = |text: &str| view.find(text).unwrap_or_else(|| panic!("{text}: {view:?}"));
+    assert!(at("\x1b[1;31mnone ") < at("job-2 ") && at("job-2 ") < at("job-10 "), "{view:?}");
+    terminal.press("q");
+    assert_eq!(terminal.ends(), Some(0));
+
+    // All that there are, on a narrow screen and without colour: nothing is lost or cut off.
+    let mut all = command(&url, &["watch"]);
+    all.env("NO_COLOR", "1");
+    let terminal = Terminal::with_columns(60, all);
+    let narrow = |terminal: &Terminal| {
+        let view = terminal.sees("q or Ctrl-C: leave");
+        view.rsplit("\x1b[H").next().unwrap().replace("\x1b[K", "")
+    };
+    let view = wait_for("all of them", GENEROUS, || {
+        let view = narrow(&terminal);
+        (view.matches("leader ada_").count() == 2).then_some(view)
+    });
+    assert!(!view.contains("\x1b["), "no colour: {view:?}");
+    assert!(view.lines().all(|line| line.trim_end().chars().count() <= 60), "{view:?}");
+    let text = view.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in
+        ["asleep paused", "paused for 59m", "job-2 led leader ada_", "lease", "token", "alive 1"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    drop(stage);
+    let view = wait_for("the whole error", GENEROUS, || {
+        let view = narrow(&terminal);
+        view.contains("NO ANSWER").then_some(view)
+    });
+    let text = view.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("or name another with --store"), "{text}");
+}
+
+#[test]
+fn several_are_watched_in_a_pipe_and_new_ones_as_they_come() {
+    let stage = Stage::on(Kind::Redis);
+    let url = stage.store.url();
+    let two = Process::spawn(command(&url, &["watch", "job-1", "job-2"]));
+    two.next_line_with("job-1: nobody leads (free)", GENEROUS);
+    let all = Process::spawn(command(&url, &["watch", "--json"]));
+    let _ada = leader(&url, "job-2");
+    two.next_line_with("job-2: ada_", GENEROUS);
+    // Nothing was there when it began.
+    let line = all.next_line_with("\"leader\":\"ada_", GENEROUS);
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["name"], "job-2", "{line}");
+    let wrong = tenure(&url, &["watch", "a", "b", "--key", "k"]);
+    assert_eq!(wrong.code, 64, "{wrong:?}");
 }
