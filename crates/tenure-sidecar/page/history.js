@@ -138,7 +138,7 @@ function row(term, isRunning, isAmbiguous) {
     el("td", { class: "number" }, ended),
     el("td", { class: "number" }, lasted),
     el("td", { class: "how", title: how }, how),
-    el("td", { class: "number", title: term.quarantined }, gap));
+    el("td", { class: "number gap", title: term.quarantined, data: { known: term.gap_ms !== null } }, gap));
 }
 
 function moment(at) {

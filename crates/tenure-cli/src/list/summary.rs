@@ -12,7 +12,7 @@ use crate::who::leadership_json;
 
 pub(crate) const HEADINGS: [&str; 8] =
     ["NAME", "STATE", "LEADER", "FOR", "LEASE", "TOKEN", "ALIVE", "NOTE"];
-/// What stands in a cell that has nothing to say.
+/// What a cell says that has nothing to say.
 pub(crate) const NONE: &str = "-";
 
 /// How soon somebody should look.
