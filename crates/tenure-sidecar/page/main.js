@@ -7,7 +7,7 @@ import { askToken } from "./dialog.js";
 import { Election } from "./election.js";
 import { List } from "./list.js";
 import { arrange, el, plain, say, utc, when } from "./words.js";
-import { follow, get, Refused, useToken } from "./wire.js";
+import { follow, get, useToken } from "./wire.js";
 
 const ENTRIES_KEPT = 500;
 const ENTRIES_SHOWN = 60;
@@ -240,9 +240,6 @@ function schedule() {
   setTimeout(() => requestAnimationFrame(() => { tick(); schedule(); }), calm.matches ? 1000 : frame);
 }
 
-overview().catch((error) => {
-  if (!(error instanceof Refused)) link("lost", "connection lost");
-});
 // A tab in the background draws nothing, but its title is read.
 setInterval(title, 1000);
 schedule();
