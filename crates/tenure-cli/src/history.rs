@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure::{CloseReason, HistoryEntry, HistoryKind, InstanceId, ServerTime, Token};
 
 use crate::exit::Failure;
-use crate::output::{OutputOptions, duration, moment, plain, table};
+use crate::output::{OutputOptions, duration, moment, plain, table, talk};
 use crate::store_options::Target;
 
 /// The most entries that are asked for at once: what the store keeps is capped anyway.
@@ -38,7 +38,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let wanted = (usize::from(arguments.count) * 3 + 1).min(ENTRIES_MAX);
     let entries = store_observer.wait(store_observer.observer.history(wanted))?;
     // A term whose leader was not heard of again has no end in the record, and runs no more.
-    let leader = store_observer.sight()?.now().leadership.leader().and_then(|leader| leader.token);
+    let seen = store_observer.sight()?.now();
+    let leader = seen.leadership.leader().and_then(|leader| leader.token);
     let mut terms = past(&entries);
     terms.truncate(arguments.count.into());
     let json = json!({
@@ -46,6 +47,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         "terms": terms.iter().map(|term| term.as_json(leader)).collect::<Vec<_>>(),
     });
     arguments.output.print(&json, || past_text(&terms, leader));
+    if let Some(hint) = store_observer.meant_text(&seen) {
+        talk(&hint);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,6 +19,7 @@ mod doctor;
 mod exit;
 mod file_limit;
 mod history;
+mod list;
 mod local;
 mod log_line;
 mod log_queue;
@@ -60,6 +61,7 @@ enum Command {
     Run(run::Arguments),
     Lock(run::lock::Arguments),
     Once(once::Arguments),
+    List(list::Arguments),
     Who(who::Arguments),
     Status(status::Arguments),
     Members(members::Arguments),
@@ -203,6 +205,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => run::run(arguments),
         Command::Lock(arguments) => run::lock::run(arguments),
         Command::Once(arguments) => once::run(arguments),
+        Command::List(arguments) => list::run(arguments),
         Command::Who(arguments) => who::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Members(arguments) => members::run(arguments),

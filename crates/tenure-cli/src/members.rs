@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure::{Member, Observation, ServerTime};
 
 use crate::exit::Failure;
-use crate::output::{OutputOptions, duration, moment, plain, table};
+use crate::output::{OutputOptions, duration, moment, plain, table, talk};
 use crate::store_options::Target;
 
 /// A member that was silent for this many of its own leases is taken for gone.
@@ -31,6 +31,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let seen = store_observer.sight()?.now();
     let json = json!({ "name": arguments.target.name, "members": members_json(&seen) });
     arguments.output.print(&json, || members_text(&seen));
+    if let Some(hint) = store_observer.meant_text(&seen) {
+        talk(&hint);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,7 +10,7 @@ use tenure::{Leadership, Observation, Vacancy};
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, duration as shown, plain, talk};
 use crate::run::duration;
-use crate::store_options::{StoreObserver, Target};
+use crate::store_options::{Target, no_such};
 
 /// Grant no new term for a while, for maintenance. A running term goes on.
 #[derive(Debug, clap::Args)]
@@ -69,11 +69,17 @@ pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
     let name = &arguments.target.name;
     let seen = store_observer.wait(store_observer.observer.look())?;
     store_observer.wait(store_observer.observer.pause(arguments.lasts))?;
+    let mut json = json!({ "name": name, "paused_for_ms": arguments.lasts.as_millis() as u64 });
+    // It may be paused before it begins, so that this is no reason to refuse.
     if store_observer.is_unheard_of(&seen) {
+        let meant = store_observer.meant(&seen);
         let why = "nobody takes part in it, and no term of it is known: is the name right?";
-        talk(&format!("warning: {}: {why}", plain(name)));
+        let hint = meant.as_ref().map(|meant| format!(" ({})", no_such(name, meant)));
+        talk(&format!("warning: {}: {why}{}", plain(name), hint.unwrap_or_default()));
+        if let Some(meant) = meant {
+            json["did_you_mean"] = json!(meant);
+        }
     }
-    let json = json!({ "name": name, "paused_for_ms": arguments.lasts.as_millis() as u64 });
     arguments.output.print(&json, || {
         let (name, lasts) = (plain(name), shown(arguments.lasts));
         format!("{name} is paused for {lasts}: a running term goes on, no new one begins")
@@ -84,9 +90,11 @@ pub(crate) fn pause(arguments: Pause) -> Result<ExitCode, Failure> {
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, Failure> {
     let store_observer = arguments.target.observer()?;
     let name = &arguments.target.name;
-    if store_observer.wait(store_observer.observer.look())?.paused_for.is_none() {
+    let seen = store_observer.wait(store_observer.observer.look())?;
+    if seen.paused_for.is_none() {
         let why = format!("{} is not paused, so there is nothing to end", plain(name));
-        return Err(Failure::new(exit::NO, why));
+        let hint = store_observer.meant_text(&seen).map(|hint| format!(": {hint}"));
+        return Err(Failure::new(exit::NO, format!("{why}{}", hint.unwrap_or_default())));
     }
     store_observer.wait(store_observer.observer.resume())?;
     let json = json!({ "name": name, "paused_for_ms": null });
@@ -99,7 +107,9 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
     let name = &arguments.target.name;
     let seen = store_observer.wait(store_observer.observer.look())?;
     if let Some(why) = nothing_to_clear(&seen) {
-        return Err(Failure::new(exit::NO, format!("nobody leads {}: {why}", plain(name))));
+        let hint = store_observer.meant_text(&seen).map(|hint| format!(": {hint}"));
+        let why = format!("nobody leads {}: {why}{}", plain(name), hint.unwrap_or_default());
+        return Err(Failure::new(exit::NO, why));
     }
     if !arguments.yes {
         let holder = match seen.leadership.leader() {
@@ -124,18 +134,6 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
         format!("{} is cleared: nobody leads until old leases have ended", plain(name))
     });
     Ok(ExitCode::SUCCESS)
-}
-
-impl StoreObserver {
-    /// Whether the store has no trace of an election: probably its name was misspelt.
-    fn is_unheard_of(&self, seen: &Observation) -> bool {
-        let is_free = matches!(seen.leadership, Leadership::Vacant(Vacancy::Free));
-        let history = || self.wait(self.observer.history(1));
-        is_free
-            && seen.members.is_empty()
-            && seen.warnings.is_empty()
-            && history().is_ok_and(|terms| terms.is_empty())
-    }
 }
 
 /// Why clearing would end nothing, and only keep everybody out for a lease.

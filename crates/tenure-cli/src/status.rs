@@ -8,7 +8,7 @@ use tenure::{Leadership, Observation, Token, Wish, WishKind};
 use crate::exit::Failure;
 use crate::members::{members_json, members_text};
 use crate::output::{OutputOptions, duration, moment, plain};
-use crate::store_options::Target;
+use crate::store_options::{Target, no_such};
 use crate::who::{leadership_json, vacancy};
 
 /// Print who leads, for how long, who takes part, and what was asked for.
@@ -32,13 +32,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let mut json = status_json(&arguments.target.name, &seen);
     json["store"] = json!(store);
     json["key"] = json!(key);
+    let meant = store_observer.meant(&seen);
+    if let Some(meant) = &meant {
+        json["did_you_mean"] = json!(meant);
+    }
+    let meant = meant.map(|meant| format!("; {}", no_such(&arguments.target.name, &meant)));
     arguments.output.print(&json, || {
         let place = format!("{key} at {store}");
-        let doubt = match &seen.leadership {
-            Leadership::Vacant(why) => store_observer.doubt_of(why),
-            Leadership::Led { .. } => "",
+        let doubt = match (&seen.leadership, meant) {
+            (Leadership::Vacant(_), Some(meant)) => meant,
+            (Leadership::Vacant(why), None) => store_observer.doubt_of(why).to_owned(),
+            (Leadership::Led { .. }, _) => String::new(),
         };
-        let text = status_text(&arguments.target.name, &place, doubt, &seen);
+        let text = status_text(&arguments.target.name, &place, &doubt, &seen);
         format!("{text}\n{}", members_text(&seen))
     });
     Ok(ExitCode::SUCCESS)

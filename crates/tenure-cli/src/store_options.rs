@@ -6,10 +6,12 @@
 use std::path::PathBuf;
 
 use tenure::config::{Config, Loader};
-use tenure::{Observer, Resource, StoreErrorKind, Tenure, blocking};
+use tenure::{
+    Leadership, Observation, Observer, Resource, StoreErrorKind, Tenure, Vacancy, blocking,
+};
 
 use crate::exit::{self, Failure};
-use crate::{local, output};
+use crate::{list, local, output};
 
 /// Where the store is and how its keys are named.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -142,9 +144,9 @@ impl Target {
 
     /// Somebody who looks at the election.
     pub(crate) fn observer(&self) -> Result<StoreObserver, Failure> {
-        let tenure = connect(load_to_look(self.loader()?)?)?;
-        let observer = tenure.observe(&self.name)?;
-        Ok(StoreObserver { tenure, observer })
+        let config = load_to_look(self.loader()?)?;
+        let tenure = connect(config.clone())?;
+        StoreObserver::of(&tenure, &config, &self.name)
     }
 }
 
@@ -155,19 +157,57 @@ pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 /// Looks at one election, and says which store it was when that does not answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StoreObserver {
     pub(crate) tenure: Tenure,
     pub(crate) observer: Observer,
+    config: Config,
 }
 
 impl StoreObserver {
+    /// One of the election `name`, with a client of this configuration.
+    pub(crate) fn of(tenure: &Tenure, config: &Config, name: &str) -> Result<Self, Failure> {
+        let observer = tenure.observe(name)?;
+        Ok(StoreObserver { tenure: tenure.clone(), observer, config: config.clone() })
+    }
+
     pub(crate) fn wait<T>(
         &self,
         asked: impl Future<Output = Result<T, tenure::Error>>,
     ) -> Result<T, Failure> {
         blocking::wait(asked).map_err(|error| blame(&self.tenure, error))
     }
+
+    /// Whether the store has no trace of an election: probably its name was misspelt.
+    pub(crate) fn is_unheard_of(&self, seen: &Observation) -> bool {
+        let is_free = matches!(seen.leadership, Leadership::Vacant(Vacancy::Free));
+        let history = || self.wait(self.observer.history(1));
+        is_free
+            && seen.members.is_empty()
+            && seen.warnings.is_empty()
+            && history().is_ok_and(|terms| terms.is_empty())
+    }
+
+    /// The election that was probably meant, where the store knows nothing of this one.
+    pub(crate) fn meant(&self, seen: &Observation) -> Option<String> {
+        let name = self.observer.resource().name();
+        let has_own_key = self.config.named(name).is_some_and(|election| election.key.is_some());
+        match !has_own_key && self.is_unheard_of(seen) {
+            true => list::meant(&self.config, name),
+            false => None,
+        }
+    }
+
+    /// The same in words: that there is no such election, and which there is.
+    pub(crate) fn meant_text(&self, seen: &Observation) -> Option<String> {
+        let name = output::plain(self.observer.resource().name());
+        self.meant(seen).map(|meant| no_such(&name, &meant))
+    }
+}
+
+/// What to say of a name that nothing is known of, and that is nearly the name of another election.
+pub(crate) fn no_such(name: &str, meant: &str) -> String {
+    format!("no election `{}`; did you mean `{}`?", output::plain(name), output::plain(meant))
 }
 
 /// Names the store in what went wrong there, and the next step where that is not said yet.

@@ -22,7 +22,7 @@ Run a program once per hour, on whichever instance comes first:
 
 See who leads, who takes part, what happened and what is wrong:
   tenure who nightly       tenure status nightly       tenure watch nightly
-  tenure history nightly   tenure doctor nightly
+  tenure history nightly   tenure doctor nightly     tenure list
 
 Move it, for example before a deployment:
   tenure hand-over nightly --to web-2        tenure resign nightly

@@ -7,7 +7,7 @@ use tenure::{Leadership, Token, Vacancy};
 
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, duration, plain, talk};
-use crate::store_options::{StoreObserver, Target};
+use crate::store_options::{StoreObserver, Target, no_such};
 
 /// Print who leads.
 ///
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let store_observer = arguments.target.observer()?;
     let seen = store_observer.sight()?.now();
-    let json = leadership_json(&arguments.target.name, &seen.leadership);
+    let mut json = leadership_json(&arguments.target.name, &seen.leadership);
     for warning in &seen.warnings {
         talk(&format!("warning: {}", plain(warning)));
     }
@@ -38,10 +38,17 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Leadership::Vacant(why) => {
+            let meant = store_observer.meant(&seen);
+            if let Some(meant) = &meant {
+                json["did_you_mean"] = json!(meant);
+            }
             if arguments.output.json {
                 arguments.output.print(&json, String::new);
             }
-            let why = format!("{}{}", vacancy(why), store_observer.doubt_of(why));
+            let why = match meant {
+                Some(meant) => no_such(&arguments.target.name, &meant),
+                None => format!("{}{}", vacancy(why), store_observer.doubt_of(why)),
+            };
             talk(&format!("nobody leads {}: {why}", plain(&arguments.target.name)));
             Ok(ExitCode::from(exit::NO))
         }

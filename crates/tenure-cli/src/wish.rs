@@ -161,7 +161,10 @@ impl Wait {
             }
             Some(AskOutcome::Refused { why }) => (exit::NO, "refused", None, Some(why)),
             Some(AskOutcome::NobodyLeads) => {
-                let why = "there is nobody to ask".to_owned();
+                let hint = store_observer.wait(store_observer.observer.look());
+                let hint = hint.ok().and_then(|seen| store_observer.meant_text(&seen));
+                let hint = hint.map(|hint| format!(": {hint}"));
+                let why = format!("there is nobody to ask{}", hint.unwrap_or_default());
                 (exit::NO, "nobody-leads", None, Some(why))
             }
             Some(AskOutcome::NotAnswered { leader }) => {

@@ -1,73 +1,61 @@
-// One election: who leads and for how long, who takes part, what happened.
+// The view of one election: who leads and for how long, who takes part, what happened.
 
-import { ageOf, reading } from "./clock.js";
-import { ask } from "./dialog.js";
+import { ask, askPause } from "./dialog.js";
+import { History } from "./history.js";
+import { Members } from "./members.js";
 import { Timeline, WINDOWS } from "./timeline.js";
-import { duration, el, ending, fine, plain, say, svg, timeOfDay } from "./words.js";
-import { get, post } from "./wire.js";
+import { arrange, duration, el, fine, hint, lasting, plain, say, svg, utc, when } from "./words.js";
+import { post } from "./wire.js";
 
-const TERMS_SHOWN = 6;
-const TRIPS_KEPT = 120;
 const SPARK_MIN = 30;
-// How long what has no lease is believed: the sidecar says something every second.
-const BELIEVED_MAX = 10e3;
 const RING = 2 * Math.PI * 44;
 
 export class Card {
-  constructor(name) {
-    this.name = name;
-    this.trips = [];
-    this.rows = new Map();
-    this.nobody = el("td", { colspan: 5, class: "quiet" });
-    this.nobodyRow = el("tr", {}, this.nobody);
-    this.history = { terms: [] };
+  constructor(election) {
+    this.election = election;
+    this.name = election.name;
+    this.path = encodeURIComponent(election.name);
     this.zoomed = false;
-    this.timeline = new Timeline(name);
+    this.timeline = new Timeline(this.name, { range: () => this.showZoom(), earlier: () => this.history.readEarlier() });
+    this.history = new History(this.name, (history) => this.showHistory(history));
+    this.members = new Members((member) => this.askHandOver(member));
     this.node = this.build();
+    if (election.view) this.update();
   }
 
   // ------------------------------------------------------------------ structure
 
   build() {
-    const id = `r-${Math.random().toString(36).slice(2)}`;
+    const id = "election-title";
     this.key = el("code", { class: "key" });
     this.pill = el("span", { class: "pill" });
-    this.caption = el("p", { class: "caption" }, "Leader");
     this.leader = el("p", { class: "leader" }, "…");
     this.facts = el("p", { class: "facts" });
-    this.resign = el("button", { class: "ghost", onclick: () => this.askResign() }, "Resign…");
-    this.note = el("p", { class: "note", hidden: true });
+    this.resign = el("button", { class: "ghost", hidden: true, onclick: () => this.askResign() }, "Resign…");
+    this.pause = el("button", { class: "ghost", hidden: true, onclick: () => this.askPause() }, "Pause…");
+    this.resume = el("button", { class: "ghost", hidden: true, onclick: () => this.askResume() }, "Resume…");
+    this.notes = el("div", { class: "notes" });
     this.zoomBar = el("div", { class: "zoom", role: "group", "aria-label": "How far back" },
+      el("button", { "aria-label": "Earlier", onclick: () => this.timeline.pan(-0.5) }, "‹"),
       ...WINDOWS.map((window) => el("button", {
         "aria-pressed": "false", onclick: () => this.zoom(window.ms, true), data: { ms: window.ms },
-      }, window.label)));
-    this.members = el("tbody");
-    this.terms = el("tbody");
+      }, window.label)),
+      el("button", { "aria-label": "Later", onclick: () => this.timeline.pan(0.5) }, "›"));
+    this.latencyTitle = el("h3", { class: "latency-title" }, "Renewals");
     this.latency = el("div", { class: "latency" });
     return el("section", { class: "card", "aria-labelledby": id, data: { name: this.name } },
-      el("header", { class: "card-head" },
-        el("h2", { id }, this.name), this.key, this.pill),
+      el("header", { class: "card-head" }, el("h2", { id }, this.name), this.key, this.pill),
       el("div", { class: "hero" },
-        el("div", { class: "who-leads" }, this.caption, this.leader, this.facts,
-          el("div", { class: "actions" }, this.resign)),
+        el("div", { class: "who-leads" }, el("p", { class: "caption" }, "Leader"), this.leader, this.facts,
+          el("div", { class: "actions" }, this.resign, this.pause, this.resume)),
         this.buildRing()),
-      this.note,
+      this.notes,
       el("div", { class: "block" },
         el("div", { class: "block-head" }, el("h3", {}, "Terms"), this.zoomBar),
         this.timeline.node),
-      el("div", { class: "columns" },
-        el("div", { class: "block grow" }, el("h3", {}, "Members"), this.table("members",
-          ["Instance", "State", "Priority", "Heartbeat", ""], this.members)),
-        el("div", { class: "block" }, el("h3", { class: "latency-title" }, "Renewals"), this.latency)),
-      el("details", { class: "block" },
-        el("summary", {}, "Latest terms"),
-        this.table("terms", ["Token", "Instance", "Lasted", "Ended", "Gap before"], this.terms)));
-  }
-
-  table(kind, heads, body) {
-    const cells = heads.map((head) => el("th", { scope: "col" }, head));
-    return el("div", { class: "scroll" }, el("table", { class: kind },
-      el("thead", {}, el("tr", {}, ...cells)), body));
+      el("div", { class: "block" }, el("h3", {}, "Members"), this.members.node),
+      this.history.node,
+      el("div", { class: "block" }, this.latencyTitle, this.latency));
   }
 
   buildRing() {
@@ -80,200 +68,70 @@ export class Card {
 
   // ------------------------------------------------------------------ what came in
 
-  /** Its state, as of now. */
-  update(view) {
-    const before = this.view;
-    this.view = view;
-    this.receivedAt = reading();
-    if (view.store.round_trip_ms !== null) {
-      this.trips.push(view.store.round_trip_ms);
-      if (this.trips.length > TRIPS_KEPT) this.trips.shift();
-    }
+  /** The election has something new to say. */
+  update() {
+    const { view } = this.election;
     this.tick();
-    this.showMembers();
-    this.timeline.people(view.members.filter((member) => member.alive).map((member) => member.instance));
+    this.members.show(this.election);
+    this.timeline.people(view.members.filter((member) => member.alive));
     this.showLatency();
-    const turned = !before || before.leader?.token !== view.leader?.token
-      || Boolean(before.vacancy) !== Boolean(view.vacancy);
-    if (turned) this.loadHistory();
+    const turn = `${view.leader?.token} ${Boolean(view.vacancy)} ${Boolean(view.unknown)}`;
+    if (turn !== this.turn) this.history.read();
+    this.turn = turn;
   }
 
-  async loadHistory() {
-    try {
-      const history = await get(`history/${encodeURIComponent(this.name)}`);
-      const [server, here] = [Date.parse(history.server_time ?? new Date()), performance.now()];
-      this.history = history;
-      this.timeline.show({ ...history, clock: () => server + performance.now() - here });
-      if (!this.zoomed) this.zoom(fitting(history.terms, server), false);
-      this.showTerms();
-      this.timeline.frame();
-    } catch {
-      // The stream says when the connection is gone; the next change asks again.
-    }
+  showHistory(history) {
+    this.timeline.show(history);
+    if (!this.zoomed) this.zoom(fitting(history.terms, history.clock()), false);
+    this.timeline.frame();
   }
 
   /** Nothing can be asked for any more; what is known ends with the lease. */
   disconnect() {
     this.node.dataset.stale = "";
-    this.lost = true;
   }
 
   connect() {
+    const wasLost = "stale" in this.node.dataset;
     delete this.node.dataset.stale;
-    if (this.lost) this.loadHistory();
-    this.lost = false;
+    if (wasLost) this.history.read();
   }
 
   zoom(ms, byHand) {
     this.zoomed ||= byHand;
     this.timeline.zoom(ms);
-    for (const button of this.zoomBar.children) {
-      button.setAttribute("aria-pressed", String(Number(button.dataset.ms) === ms));
+  }
+
+  showZoom() {
+    for (const button of this.zoomBar.querySelectorAll("[data-ms]")) {
+      const is = this.timeline.range === null && Number(button.dataset.ms) === this.timeline.windowMs;
+      button.setAttribute("aria-pressed", String(is));
     }
-    this.timeline.frame();
   }
 
   // ------------------------------------------------------------------ showing
 
-  /**
-   * What is known at this moment: { leader, remaining }, { vacancy } or { unknown }. A lease that is
-   * over says nothing, whoever held it; nor does a word that came too late.
-   */
-  known() {
-    const { leader, vacancy, unknown } = this.view;
-    const age = this.age();
-    if (unknown) return { unknown: { since: Date.now() - unknown.for_ms - age, last: unknown.last_leader } };
-    if (!leader && !vacancy) return {};
-    const lasts = leader && leader.remaining_ms !== null ? leader.remaining_ms : BELIEVED_MAX;
-    if (age >= lasts && this.view.enabled) {
-      return { unknown: { since: Date.now() - (age - lasts), last: leader } };
-    }
-    return leader ? { leader, remaining: leader.remaining_ms === null ? null : lasts - age } : { vacancy };
-  }
-
-  /** What the title of the page says. */
-  headline() {
-    if (!this.view) return null;
-    const { leader, unknown } = this.known();
-    return unknown ? "Unknown" : leader?.instance ?? null;
-  }
-
-  /** Whether the store is silent, as the sidecar said last. */
-  missesStore() {
-    return this.view?.store.state === "down";
-  }
-
-  /** Since when the sidecar says nothing, once what it said last is over; null while it speaks. */
-  silentSince() {
-    if (!this.view || this.view.unknown || !this.known().unknown) return null;
-    return Date.now() - this.age();
-  }
-
-  showLeader({ leader, vacancy, unknown }) {
-    const { view } = this;
-    say(this.key, view.key);
-    say(this.pill, !view.enabled ? "switched off" : unknown ? "unknown" : standing(view));
-    this.pill.dataset.role = unknown ? "unknown" : view.role;
-    this.node.dataset.led = String(Boolean(leader));
-    say(this.leader, leader ? leader.instance : unknown ? "Unknown" : vacancy ? "Nobody" : "…");
-    this.leader.title = plain(leader?.id ?? "");
-    this.resign.hidden = !leader || leader.foreign || !view.enabled || Boolean(this.lost) || view.store.state === "down";
-    const since = this.silentSince();
-    const silence = since !== null ? `The sidecar has been silent since ${timeOfDay(since)}.`
-      : unknown ? "The store has been silent since then." : null;
-    const problem = view.store.error ?? silence ?? view.warnings[0] ?? vacancy?.text ?? null;
-    this.note.hidden = problem === null;
-    if (problem !== null) say(this.note, problem);
-  }
-
-  showFacts({ leader, vacancy, unknown }) {
-    const facts = [];
-    if (unknown) {
-      facts.push(`since ${timeOfDay(unknown.since)}`);
-      facts.push(unknown.last ? `last seen ${unknown.last.instance}` : "last seen nobody");
-      if (unknown.last?.token) facts.push(`token ${unknown.last.token}`);
-    } else if (!leader) {
-      facts.push(vacancy ? vacancy.code : "waiting for the store");
-      if (vacancy?.left_ms) facts.push(`${duration(vacancy.left_ms - this.age())} left`);
-    } else {
-      if (leader.leads_for_ms !== null) facts.push(`for ${duration(leader.leads_for_ms + this.age())}`);
-      if (leader.token !== null) facts.push(`token ${leader.token}`);
-      if (leader.foreign) facts.push("a foreign program");
-    }
-    while (this.facts.children.length > facts.length) this.facts.lastElementChild.remove();
-    while (this.facts.children.length < facts.length) this.facts.append(el("span"));
-    facts.forEach((fact, index) => say(this.facts.children[index], fact));
-  }
-
-  /** Rows stay what they are and only change their words: a button must not vanish under a finger. */
-  showMembers() {
-    const { members } = this.view;
-    const known = this.known();
-    const rows = members.map((member) => {
-      const row = this.rows.get(member.id) ?? new MemberRow(this, member);
-      row.update(member, known, this);
-      return row;
-    });
-    this.rows = new Map(rows.map((row) => [row.member.id, row]));
-    const nodes = rows.map((row) => row.node);
-    if (nodes.length === 0) {
-      const seen = this.view.store.seen_ms_ago !== null;
-      say(this.nobody, seen ? "Nobody takes part." : "Not known yet: the store has not answered.");
-      nodes.push(this.nobodyRow);
-    }
-    const shown = [...this.members.children];
-    const same = shown.length === nodes.length && shown.every((node, index) => node === nodes[index]);
-    if (!same) this.members.replaceChildren(...nodes);
-  }
-
-  showTerms() {
-    const { terms } = this.history;
-    const rows = terms.slice(-TERMS_SHOWN).reverse().map((term) => {
-      const lasted = term.ended_at ? duration(Date.parse(term.ended_at) - Date.parse(term.began_at)) : "…";
-      return el("tr", {},
-        el("td", { class: "number" }, String(term.token)),
-        el("th", { scope: "row", title: term.id }, term.instance),
-        el("td", { class: "number" }, lasted),
-        el("td", {}, term.reason ? ending(term.reason) : "leads"),
-        el("td", { class: "number" }, duration(term.gap_ms)));
-    });
-    this.terms.replaceChildren(...rows);
-  }
-
-  showLatency() {
-    const own = this.view.renewals_ms.length > 0;
-    const values = own ? this.view.renewals_ms : this.trips;
-    say(this.node.querySelector(".latency-title"), own ? "Renewals" : "Round trips to the store");
-    if (values.length === 0) return this.latency.replaceChildren(el("p", { class: "quiet" }, "None yet."));
-    const sorted = [...values].sort((a, b) => a - b);
-    const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
-    const figures = el("dl", { class: "figures" }, ...[["last", values.at(-1)], ["median", at(0.5)], ["p99", at(0.99)]]
-      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, fine(value)))));
-    this.latency.replaceChildren(figures, sparkline(values, at(1)));
-  }
-
-  age() {
-    return ageOf(this.view.as_of_ms, this.receivedAt);
-  }
-
   /** What moves by itself, whether the sidecar still speaks or not. */
   tick() {
-    if (!this.view) return;
-    const known = this.known();
+    const { election } = this;
+    if (!election.view) return;
+    const known = election.known();
     const { leader, unknown, remaining = null } = known;
     this.showLeader(known);
     this.showFacts(known);
+    this.showNotes(known);
     // Rows say other things once nothing is known, or nothing can be asked for.
-    const mode = `${Boolean(leader)} ${Boolean(unknown)} ${Boolean(this.lost)}`;
+    const mode = `${Boolean(leader)} ${Boolean(unknown)} ${election.canBeAsked()}`;
     if (mode !== this.mode) {
       this.mode = mode;
-      this.showMembers();
+      this.members.show(election);
     }
     // Leases may differ: the leader's is the one that runs out.
-    const holder = this.view.members.find((member) => member.leads);
-    const ttl_ms = holder ? holder.ttl_ms : this.view.ttl_ms;
+    const holder = election.view.members.find((member) => member.leads);
+    const ttl_ms = holder ? holder.ttl_ms : election.view.ttl_ms;
     this.timeline.lease(remaining, ttl_ms);
     this.timeline.doubt(unknown ? Date.now() - unknown.since : null);
+    this.history.doubt(Boolean(unknown));
     this.timeline.frame();
     const share = remaining === null || !ttl_ms ? 0 : Math.min(1, remaining / ttl_ms);
     this.arc.setAttribute("stroke-dashoffset", String(RING * (1 - share)));
@@ -281,80 +139,145 @@ export class Card {
     say(this.leftUnit, remaining === null ? "no lease" : "s of lease");
   }
 
+  showLeader({ leader, vacancy, unknown }) {
+    const { view } = this.election;
+    const { level, word } = this.election.state();
+    say(this.key, view.key);
+    say(this.pill, level === "good" || level === "off" ? standing(view) : word);
+    this.pill.dataset.level = level === "good" && !view.is_leader ? "off" : level;
+    this.node.dataset.led = String(Boolean(leader));
+    this.node.dataset.level = level;
+    say(this.leader, leader ? leader.instance : unknown ? "Unknown" : vacancy ? "Nobody" : "…");
+    this.leader.title = plain(leader?.id ?? "");
+    const canBeAsked = this.election.canBeAsked();
+    const isPaused = view.paused_for_ms !== null;
+    this.resign.hidden = !canBeAsked || !leader || leader.foreign;
+    this.pause.hidden = !canBeAsked || isPaused;
+    this.resume.hidden = !canBeAsked || !isPaused;
+  }
+
+  showFacts({ leader, vacancy, unknown }) {
+    const facts = [];
+    if (unknown) {
+      facts.push([`since ${when(unknown.since)}`, utc(unknown.since)]);
+      facts.push([unknown.last ? `last seen ${unknown.last.instance}` : "last seen nobody", unknown.last?.id]);
+      if (unknown.last?.token) facts.push([`token ${unknown.last.token}`]);
+    } else if (!leader) {
+      facts.push([vacancy ? vacancy.code : "waiting for the store"]);
+      if (vacancy?.left_ms) facts.push([`${duration(vacancy.left_ms - this.election.age())} left`]);
+    } else {
+      const since = this.election.ledSince();
+      if (since !== null) {
+        facts.push([`since ${when(since)}`, utc(since)]);
+        facts.push([`for ${lasting(Date.now() - since)}`]);
+      }
+      if (leader.token !== null) facts.push([`token ${leader.token}`]);
+      facts.push(leader.foreign ? ["a foreign program"] : [`id ${leader.id}`]);
+    }
+    while (this.facts.children.length > facts.length) this.facts.lastElementChild.remove();
+    while (this.facts.children.length < facts.length) this.facts.append(el("span"));
+    facts.forEach(([fact, more], index) => {
+      say(this.facts.children[index], fact);
+      hint(this.facts.children[index], more);
+    });
+  }
+
+  /** All that an operator should read before doing anything, the worst first. */
+  showNotes({ leader, vacancy, unknown }) {
+    const { view } = this.election;
+    const notes = [];
+    if (unknown) notes.push(["bad", this.election.whyUnknown()]);
+    else if (view.store.error) notes.push(["bad", view.store.error]);
+    for (const warning of view.warnings) notes.push(["warn", warning]);
+    if (vacancy) notes.push([vacancy.code === "free" ? "bad" : "warn", vacancy.text]);
+    if (leader && ["suspect", "stopped"].includes(view.role) && view.reason) notes.push(["warn", view.reason.text]);
+    const paused = this.election.pausedFor();
+    if (paused !== null) notes.push(["warn", `Paused for ${lasting(paused)} more, until ${when(Date.now() + paused)}: no instance begins a new term.`]);
+    if (view.wish && !unknown) notes.push(["warn", wishText(view.wish)]);
+    const once = notes.filter(([, text], index) => notes.findIndex(([, other]) => other === text) === index);
+    while (this.notes.children.length > once.length) this.notes.lastElementChild.remove();
+    while (this.notes.children.length < once.length) this.notes.append(el("p", { class: "note" }));
+    once.forEach(([level, text], index) => {
+      const note = this.notes.children[index];
+      note.dataset.level = level;
+      say(note, text);
+    });
+  }
+
+  showLatency() {
+    const { view, trips } = this.election;
+    const own = view.renewals_ms.length > 0;
+    const values = own ? view.renewals_ms : trips;
+    say(this.latencyTitle, own ? "Renewals" : "Round trips to the store");
+    if (values.length === 0) return arrange(this.latency, [el("p", { class: "quiet" }, "None yet.")]);
+    const sorted = [...values].sort((a, b) => a - b);
+    const at = (share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+    const figures = el("dl", { class: "figures" }, ...[["last", values.at(-1)], ["median", at(0.5)], ["p99", at(0.99)]]
+      .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, fine(value)))));
+    this.latency.replaceChildren(figures, sparkline(values, at(1)));
+  }
+
   // ------------------------------------------------------------------ asking
 
   askResign() {
-    const { leader } = this.known();
+    const { leader } = this.election.known();
     if (!leader) return undefined;
     return ask({
       title: `Let ${leader.instance} resign?`,
       text: `${leader.instance} leads ${this.name}. It is asked to stop its work and to release the leadership; another instance then takes over.`,
       yes: "Resign",
-      act: () => post(`resign/${encodeURIComponent(this.name)}`),
+      act: () => post(`resign/${this.path}`),
     });
   }
 
   askHandOver(member) {
-    const { leader } = this.known();
+    const { leader } = this.election.known();
     if (!leader) return undefined;
     return ask({
       title: `Hand over to ${member.instance}?`,
-      text: `${leader.instance} leads ${this.name}. It is asked to stop its work; then ${member.instance} takes over, after about a round trip.`,
+      text: `${leader.instance} leads ${this.name}. It is asked to stop its work; then ${member.instance} (${member.id}) takes over, after about a round trip.`,
       yes: "Hand over",
-      act: () => post(`hand-over/${encodeURIComponent(this.name)}`, { to: member.id }),
+      act: () => post(`hand-over/${this.path}`, { to: member.id }),
+    });
+  }
+
+  askPause() {
+    const { leader } = this.election.known();
+    const goesOn = leader ? `The term of ${leader.instance} goes on; if it ends, nobody leads.` : "Nobody leads now, and nobody will.";
+    return askPause({
+      title: `Pause ${this.name}?`,
+      text: `No instance begins a new term until the pause ends or somebody resumes. ${goesOn}`,
+      act: async (ms) => {
+        const answer = await post(`pause/${this.path}`, { for_ms: ms });
+        return answer.done ? { ...answer, text: `Paused until ${when(Date.now() + ms)}.` } : answer;
+      },
+    });
+  }
+
+  askResume() {
+    return ask({
+      title: `Resume ${this.name}?`,
+      text: "The pause ends at once, and an instance may begin a new term.",
+      yes: "Resume",
+      act: async () => {
+        const answer = await post(`resume/${this.path}`);
+        return answer.done ? { ...answer, text: "Resumed." } : answer;
+      },
     });
   }
 }
 
 function standing(view) {
+  if (!view.enabled) return "switched off";
   if (!view.takes_part) return "observer";
   if (view.role === "leader") return "leads here";
   return view.role;
 }
 
-function memberState(member, unknown) {
-  if (unknown) return "unknown";
-  if (!member.alive) return "silent";
-  if (member.leads) return "leads";
-  if (member.departing) return "leaving";
-  if (member.stalled) return "work stalled";
-  return member.ready ? "ready" : "not ready";
-}
-
-/** One member's line. */
-class MemberRow {
-  constructor(card, member) {
-    this.state = document.createTextNode("");
-    this.priority = el("td", { class: "number" });
-    this.level = svg("rect", { class: "level", height: 6, rx: 3 });
-    this.ago = el("span");
-    this.button = el("button", { class: "ghost", onclick: () => card.askHandOver(this.member) }, "Hand over…");
-    this.node = el("tr", { data: { id: member.id } },
-      el("th", { scope: "row", title: member.id }, member.instance,
-        member.is_self ? el("span", { class: "self" }, "this one") : null),
-      el("td", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.state),
-      this.priority,
-      el("td", { class: "beat" }, el("span", { class: "pulse" },
-        svg("svg", { viewBox: "0 0 48 6", "aria-hidden": "true" },
-          svg("rect", { class: "base", width: 48, height: 6, rx: 3 }), this.level),
-        this.ago)),
-      el("td", { class: "do" }, this.button));
-  }
-
-  update(member, { leader, unknown }, card) {
-    this.member = member;
-    const beatAgo = member.beat_ms_ago + (unknown ? card.age() : 0);
-    this.node.dataset.leads = member.leads && Boolean(leader);
-    this.node.dataset.alive = member.alive && !unknown;
-    say(this.state, memberState(member, unknown));
-    say(this.priority, String(member.priority));
-    const share = Math.max(0, Math.min(1, 1 - beatAgo / (member.ttl_ms * 3)));
-    this.level.setAttribute("width", (48 * share).toFixed(1));
-    say(this.ago, `${duration(beatAgo)} ago`);
-    const canLead = member.ready && member.alive && !member.leads && !member.departing;
-    const canBeAsked = Boolean(leader) && !leader.foreign && !card.lost && card.view.store.state !== "down";
-    this.button.hidden = !canLead || !canBeAsked;
-  }
+function wishText(wish) {
+  if (wish.refused) return `The leader refused: ${wish.refused}`;
+  const what = wish.kind === "hand-over" ? `to hand over to ${wish.to}` : "to resign";
+  return `The leader is asked ${what}, by ${wish.by}.`;
 }
 
 /** The smallest window that has the latest few terms in it. */

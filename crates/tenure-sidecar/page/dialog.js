@@ -10,7 +10,12 @@ const part = (name) => document.getElementById(`ask-${name}`);
  * outcome has been read.
  */
 export function ask({ title, text, yes, act }) {
-  return open({ title, text, yes, secret: false, act: async () => act() });
+  return open({ title, text, yes, wants: null, act: async () => act() });
+}
+
+/** Asks for how long to pause; `act` is told in milliseconds. */
+export function askPause({ title, text, act }) {
+  return open({ title, text, yes: "Pause", wants: "length", act: async () => act(Number(part("length").value)) });
 }
 
 /** Asks for a token until `use` accepts it. */
@@ -19,7 +24,7 @@ export function askToken(use) {
     title: "A token is needed",
     text: "This sidecar shows elections only to those who know its token. It is kept in this tab alone.",
     yes: "Continue",
-    secret: true,
+    wants: "token",
     act: async () => {
       use(part("input").value.trim());
       return { done: true, text: "", close: true };
@@ -27,10 +32,12 @@ export function askToken(use) {
   });
 }
 
-function open({ title, text, yes, secret, act }) {
+function open({ title, text, yes, wants, act }) {
+  const secret = wants === "token";
   part("title").textContent = plain(title);
   part("text").textContent = plain(text);
   part("field").hidden = !secret;
+  part("length-field").hidden = wants !== "length";
   part("input").value = "";
   part("outcome").hidden = true;
   part("no").textContent = "Cancel";
@@ -47,6 +54,7 @@ function open({ title, text, yes, secret, act }) {
       const outcome = await act().catch((error) => ({ done: false, text: error.message }));
       if (outcome.close) return dialog.close("yes");
       button.hidden = true;
+      part("length-field").hidden = true;
       part("no").textContent = "Close";
       part("no").focus();
       part("outcome").hidden = false;

@@ -1,49 +1,142 @@
-// Puts it together: one card per election, one list of what happened, one word on the connection.
+// Puts it together: a list of all elections, a view of each, one list of what happened, one word on
+// the connection.
 
 import { Card } from "./card.js";
 import { forget } from "./clock.js";
 import { askToken } from "./dialog.js";
-import { el, plain, say, timeOfDay } from "./words.js";
-import { follow, get, Refused, useToken } from "./wire.js";
+import { Election } from "./election.js";
+import { List } from "./list.js";
+import { arrange, el, plain, say, utc, when } from "./words.js";
+import { follow, get, useToken } from "./wire.js";
 
+const ENTRIES_KEPT = 500;
 const ENTRIES_SHOWN = 60;
-const cards = new Map();
+// Smooth enough for the eye where one election moves; calm where fifty do.
+const FRAME = 60;
+const LIST_FRAME = 250;
+
+const elections = new Map();
+const entries = [];
 const byId = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const list = new List(elections);
+let card = null;
+let lost = false;
+/** Whether the sidecar has named all its elections. */
+let complete = false;
 
-function card(name) {
-  if (!cards.has(name)) {
-    cards.set(name, new Card(name));
-    const sorted = [...cards.keys()].sort((a, b) => a.localeCompare(b));
-    byId("resources").replaceChildren(...sorted.map((known) => cards.get(known).node));
+// ---------------------------------------------------------------------- which view
+
+/** The election that the address names; of a single one the view is the whole page. */
+function wanted() {
+  const found = /^#\/e\/(.+)$/.exec(location.hash);
+  if (found) {
+    try {
+      return decodeURIComponent(found[1]);
+    } catch {
+      return found[1];
+    }
   }
-  return cards.get(name);
+  return elections.size === 1 ? [...elections.keys()][0] : null;
 }
 
-function title() {
-  const led = [...cards.values()].map((known) => known.headline()).filter(Boolean);
-  const title = led.length > 0 ? plain(`${led.join(", ")} · Tenure`) : "Tenure";
-  if (document.title !== title) document.title = title;
+function route() {
+  const name = wanted();
+  const election = name === null ? null : elections.get(name);
+  if (!election) card = null;
+  else if (card?.election !== election) card = new Card(election);
+  byId("back").hidden = name === null || (elections.size === 1 && Boolean(election));
+  arrange(byId("resources"), [shown(name)].filter(Boolean));
+  document.body.dataset.view = name === null ? "list" : "election";
+  if (lost) card?.disconnect();
+  tick();
+  showEntries();
 }
+
+let missing = null;
+
+function shown(name) {
+  if (card) return card.node;
+  if (name === null) return elections.size > 0 ? list.node : null;
+  missing ??= el("p", { class: "notice" });
+  say(missing, complete ? `This sidecar has no election ${name}.` : `Waiting for ${name}…`);
+  return missing;
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // The address says which view it is.
+  event.preventDefault();
+  byId("resources").focus();
+});
+
+addEventListener("hashchange", () => {
+  const before = document.body.dataset.view;
+  route();
+  if (document.body.dataset.view !== before || card) scrollTo(0, 0);
+});
+
+addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest?.("input, select, textarea, dialog");
+  if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey || card) return;
+  event.preventDefault();
+  list.search.focus();
+});
+
+// ---------------------------------------------------------------------- what happened
 
 function write(entry) {
-  const list = byId("journal");
-  const item = el("li", { data: { kind: entry.kind } },
-    el("time", { datetime: entry.at }, timeOfDay(entry.at)),
-    el("span", { class: "name" }, entry.name),
+  entries.unshift(entry);
+  entries.length = Math.min(entries.length, ENTRIES_KEPT);
+  if (isShown(entry)) {
+    byId("journal").prepend(item(entry));
+    while (byId("journal").children.length > ENTRIES_SHOWN) byId("journal").lastElementChild.remove();
+  }
+  byId("journal-empty").hidden = byId("journal").children.length > 0;
+}
+
+const isShown = (entry) => card === null || !entry.name || entry.name === card.name;
+
+function showEntries() {
+  byId("journal").replaceChildren(...entries.filter(isShown).slice(0, ENTRIES_SHOWN).map(item));
+  byId("journal-empty").hidden = byId("journal").children.length > 0;
+}
+
+function item(entry) {
+  return el("li", { data: { kind: entry.kind } },
+    entry.at ? el("time", { datetime: entry.at, title: utc(entry.at) }, when(entry.at)) : null,
+    entry.name && card === null ? el("span", { class: "name" }, entry.name) : null,
     el("span", { class: "text" }, entry.text));
-  list.prepend(item);
-  while (list.children.length > ENTRIES_SHOWN) list.lastElementChild.remove();
-  byId("journal-empty").hidden = true;
 }
 
-function aside(text) {
-  byId("journal").prepend(el("li", { data: { kind: "aside" } }, el("span", { class: "text" }, text)));
+const aside = (text) => write({ kind: "aside", text });
+
+// ---------------------------------------------------------------------- what is known
+
+function of(name) {
+  if (!elections.has(name)) {
+    elections.set(name, new Election(name));
+    elections.get(name).lost = lost;
+    later();
+  }
+  return elections.get(name);
 }
 
-function link(state, text) {
-  byId("link").dataset.state = state;
-  say(byId("link-text"), text);
+let planned = false;
+
+/** Many elections come at once: the view is chosen and drawn once for all of them. */
+function later() {
+  if (planned) return;
+  planned = true;
+  requestAnimationFrame(() => {
+    planned = false;
+    route();
+  });
+}
+
+function take(view) {
+  const election = of(view.name);
+  election.update(view);
+  if (card?.election === election) card.update();
 }
 
 async function overview() {
@@ -51,9 +144,34 @@ async function overview() {
   say(byId("instance"), status.instance);
   say(byId("store"), status.store);
   say(byId("version"), `Tenure ${status.version}`);
-  for (const view of status.resources) card(view.name).update(view);
+  status.resources.forEach(take);
+  complete = true;
   byId("resources").removeAttribute("aria-busy");
-  title();
+  later();
+}
+
+function title() {
+  const all = [...elections.values()];
+  const trouble = all.filter((election) => election.isTrouble()).length;
+  const shown = card?.election ?? null;
+  let words = all.length > 1 ? [trouble > 0 ? `${trouble} in trouble` : `${all.length} elections`] : [];
+  if (shown) words = [headline(shown), all.length > 1 ? shown.name : null];
+  const title = plain([...words.filter(Boolean), "Tenure"].join(" · "));
+  if (document.title !== title) document.title = title;
+  const others = trouble - Number(shown?.isTrouble() ?? false);
+  say(byId("back-trouble"), others > 0 ? `${others} in trouble` : "");
+}
+
+function headline(election) {
+  const { leader, unknown } = election.known();
+  return unknown ? "Unknown" : leader?.instance ?? null;
+}
+
+// ---------------------------------------------------------------------- the connection
+
+function link(state, text) {
+  byId("link").dataset.state = state;
+  say(byId("link-text"), text);
 }
 
 let lostAt = null;
@@ -62,21 +180,28 @@ let connected = false;
 /** One word on what is known: of the sidecar, and through it of the store. */
 function showLink() {
   if (!connected) return;
-  const all = [...cards.values()];
+  const all = [...elections.values()];
   const silences = all.map((known) => known.silentSince()).filter((since) => since !== null);
   if (all.some((known) => known.missesStore())) link("lost", "store unreachable");
-  else if (silences.length > 0) link("lost", `the sidecar has been silent since ${timeOfDay(Math.min(...silences))}`);
+  else if (silences.length > 0) link("lost", `the sidecar has been silent since ${when(Math.min(...silences))}`);
   else if (all.some((known) => known.view?.unknown)) link("lost", "who leads is unknown");
   else link("live", "live");
+}
+
+function setLost(is) {
+  lost = is;
+  for (const election of elections.values()) election.lost = is;
+  list.node.toggleAttribute("data-stale", is);
+  if (is) card?.disconnect();
+  else card?.connect();
 }
 
 const on = {
   event(kind, data) {
     if (kind === "entry") write(data);
-    else if (kind === "resource") card(data.name).update(data);
+    else if (kind === "resource") take(data);
     else if (kind === "missed") aside(`${data.count} entries were missed`);
     else if (kind === "restarted") aside("the sidecar was restarted");
-    title();
   },
   up() {
     lostAt = null;
@@ -84,16 +209,16 @@ const on = {
     forget();
     showLink();
     byId("notice").hidden = true;
-    for (const known of cards.values()) known.connect();
+    setLost(false);
     overview().catch(() => {});
   },
   down(why) {
     lostAt ??= new Date();
     connected = false;
     link("lost", "connection lost");
-    say(byId("notice"), `Connection lost: ${why}. What you see is from ${timeOfDay(lostAt)}. Trying again…`);
+    say(byId("notice"), `Connection lost: ${why}. What you see is from ${when(lostAt)}. Trying again…`);
     byId("notice").hidden = false;
-    for (const known of cards.values()) known.disconnect();
+    setLost(true);
   },
   async refused() {
     connected = false;
@@ -103,18 +228,19 @@ const on = {
 };
 
 function tick() {
-  for (const known of cards.values()) known.tick();
+  if (card) card.tick();
+  else if (elections.size > 0 && list.node.isConnected) list.show();
   title();
   showLink();
 }
 
-// Smooth enough for the eye and easy on the battery; a step per second where motion is unwelcome.
+// A step per second where motion is unwelcome.
 function schedule() {
-  setTimeout(() => requestAnimationFrame(() => { tick(); schedule(); }), calm.matches ? 1000 : 60);
+  const frame = card ? FRAME : LIST_FRAME;
+  setTimeout(() => requestAnimationFrame(() => { tick(); schedule(); }), calm.matches ? 1000 : frame);
 }
 
-overview().catch((error) => {
-  if (!(error instanceof Refused)) link("lost", "connection lost");
-});
+// A tab in the background draws nothing, but its title is read.
+setInterval(title, 1000);
 schedule();
 follow(on);

@@ -12,6 +12,11 @@ export function duration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+/** The same where it counts on by itself: whole seconds, so that it does not flicker. */
+export function lasting(ms) {
+  return ms < 10e3 ? `${Math.max(0, Math.floor(ms / 1000))} s` : duration(ms);
+}
+
 /** A measured time, with a fraction where it matters. */
 export function fine(ms) {
   if (ms === null || ms === undefined) return "–";
@@ -20,12 +25,32 @@ export function fine(ms) {
 }
 
 const pad = (n) => String(n).padStart(2, "0");
+const dayOf = (date) => `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
 
-const clock = new Intl.DateTimeFormat(undefined, {
-  hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
-});
+/** A moment on this browser's clock: the time, and the day unless that is today. */
+export function when(moment) {
+  const date = new Date(moment);
+  const time = [date.getHours(), date.getMinutes(), date.getSeconds()].map(pad).join(":");
+  const day = dayOf(date);
+  return day === dayOf(new Date()) ? time : `${day} ${time}`;
+}
 
-export const timeOfDay = (iso) => clock.format(new Date(iso));
+/** The same in UTC, to be compared with logs. */
+export const utc = (moment) => new Date(moment).toISOString();
+
+/** The zone of all times on the page. */
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+const order = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+/** Names as people order them: job-2 before job-10. */
+export const naturally = (a, b) => order.compare(a, b) || (a < b ? -1 : Number(a > b));
+
+/** An id is a name and what tells one start of the process from the next. */
+export function startOf(member) {
+  const rest = member.id.slice(member.instance.length);
+  return member.id.startsWith(member.instance) ? rest.replace(/^_/, "") : "";
+}
 
 const REASONS = {
   "released": "released",
@@ -71,4 +96,17 @@ function fill(node, props, children) {
 export function say(node, given) {
   const text = plain(given);
   if (node.textContent !== text) node.textContent = text;
+}
+
+/** The same for what is said when the pointer rests. */
+export function hint(node, given) {
+  const text = plain(given ?? "");
+  if (node.title !== text) node.title = text;
+}
+
+/** Puts these children in this order, and touches nothing if they are there already. */
+export function arrange(node, children) {
+  const shown = node.children;
+  const same = shown.length === children.length && children.every((child, index) => shown[index] === child);
+  if (!same) node.replaceChildren(...children);
 }

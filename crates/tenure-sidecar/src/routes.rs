@@ -25,6 +25,8 @@ use crate::{clock, events, metrics, operate, page};
 pub(crate) const BODY_LEN_MAX: usize = 16 * 1024;
 /// How long `/status` waits for a fresh look before it shows the last one.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
+/// How many entries of the history can be asked for: a store keeps about so many.
+const HISTORY_KEPT_MAX: usize = 1000;
 /// A look this young is fresh: many callers at once share it.
 const FRESH: Duration = Duration::from_millis(50);
 
@@ -230,8 +232,11 @@ pub(crate) fn overview(shared: &Shared) -> Overview {
 }
 
 #[derive(Deserialize)]
-struct Count {
+struct HistoryPage {
+    /// How many entries; a term has two.
     count: Option<usize>,
+    /// Only terms with a lower token than this.
+    before: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -241,19 +246,20 @@ struct History {
     running: bool,
     /// The store's clock, with which all moments here compare.
     server_time: Option<Timestamp>,
+    /// Whether the store remembers terms from before these.
+    earlier: bool,
     terms: Vec<TermRecord>,
 }
 
 async fn history(
     State(shared): Shares,
     PathName(name): PathName,
-    QueryWords(query): QueryWords<Count>,
+    QueryWords(query): QueryWords<HistoryPage>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
-    let count = query.count.unwrap_or(HISTORY_READ_MAX).clamp(1, HISTORY_READ_MAX);
     refresh(watched).await;
-    let terms = match watched.observer.history(count).await {
-        Ok(entries) => terms(&entries),
+    let (earlier, terms) = match read_page(watched, &query).await {
+        Ok(page) => page,
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
     let seen = watched.seen();
@@ -267,7 +273,30 @@ async fn history(
     let running = terms.last().is_some_and(|term| Some(term.token) == token);
     let age = seen.age().unwrap_or_default();
     let server_time = seen.observation.as_ref().map(|o| o.server_time.as_millis() + whole_ms(age));
-    fresh(Json(History { name, running, server_time: server_time.map(Timestamp), terms }))
+    let server_time = server_time.map(Timestamp);
+    fresh(Json(History { name, running, server_time, earlier, terms }))
+}
+
+/// The terms of one page, oldest first, and whether there are earlier ones.
+async fn read_page(
+    watched: &Watched,
+    page: &HistoryPage,
+) -> Result<(bool, Vec<TermRecord>), tenure::Error> {
+    let count = page.count.unwrap_or(HISTORY_READ_MAX).clamp(1, HISTORY_KEPT_MAX);
+    // Where a page begins is known only from all of it; the store has no index by token. One more
+    // than asked for tells whether there is more.
+    let read =
+        if page.before.is_some() { HISTORY_KEPT_MAX } else { HISTORY_KEPT_MAX.min(count + 1) };
+    let mut entries = watched.observer.history(read).await?;
+    if page.before.is_none() {
+        let earlier = entries.len() > count;
+        entries.truncate(count);
+        return Ok((earlier, terms(&entries)));
+    }
+    let mut terms = terms(&entries);
+    terms.retain(|term| page.before.is_none_or(|before| term.token < before));
+    let cut_off = terms.len().saturating_sub(count.div_ceil(2));
+    Ok((cut_off > 0, terms.split_off(cut_off)))
 }
 
 async fn metrics_route(State(shared): Shares) -> Response {

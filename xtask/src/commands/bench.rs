@@ -28,6 +28,7 @@ pub(crate) const COMMAND: Command = Command {
                                          asked for the same keys; two minutes
   cargo xtask bench parts [--quick]      what bulkheads add to a call, and what is left of the others when
                                          a dependency hangs; half a minute
+  cargo xtask bench page                 how soon the page shows fifty elections, in Chromium; a minute
   cargo xtask bench build [--before COMMIT]
                                          the program built from nothing, in a folder of its own, the
                                          better of two; with --before, any number of times, beside
@@ -38,7 +39,7 @@ machines differ, so that is no failure. --quick runs a small part of it, to see 
     run,
 };
 
-const SUBJECTS: &str = "election, store, sentinel, eviction, parts or build";
+const SUBJECTS: &str = "election, store, sentinel, eviction, parts, page or build";
 
 fn run(words: &[String]) -> Result<(), Failure> {
     match words {
@@ -47,6 +48,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
         [what, rest @ ..] if what == "sentinel" => sentinel(rest),
         [what, rest @ ..] if what == "eviction" => eviction(rest),
         [what, rest @ ..] if what == "parts" => parts(rest),
+        [what, rest @ ..] if what == "page" => page(rest),
         [what, rest @ ..] if what == "build" => build(rest),
         [] => Err(Failure::Usage(format!("bench: say what: {SUBJECTS}"))),
         [other, ..] => Err(Failure::Usage(format!("bench: there is no {other:?}, try {SUBJECTS}"))),
@@ -108,6 +110,17 @@ fn eviction(words: &[String]) -> Result<(), Failure> {
 fn parts(words: &[String]) -> Result<(), Failure> {
     let run = ["run", "--release", "--quiet", "--package", "trials", "--bin", "bench-parts", "--"];
     release(&run, words)
+}
+
+/// The test program drives the browser, and has the page and a real sidecar in it.
+fn page(words: &[String]) -> Result<(), Failure> {
+    if let Some(word) = words.first() {
+        return Err(Failure::Usage(format!("bench page: takes no words, found {word:?}")));
+    }
+    let test =
+        ["test", "--release", "--quiet", "--package", "tenure-sidecar", "--test", "it", "--"];
+    let one = ["--ignored", "--exact", "--nocapture", "page::overview::first_paint"];
+    release(&test, &one.map(str::to_owned))
 }
 
 /// Builds of which the quickest counts: what else a machine does only adds.

@@ -7,7 +7,7 @@ pub(crate) const COMMAND: Command = Command {
     name: "pictures",
     summary: "takes the pictures of the page in docs/pictures",
     details: "\
-  cargo xtask pictures   light, dark and phone, after a minute of real elections
+  cargo xtask pictures   light, dark, phone and a list of fifty, after a minute of real elections
 
 Needs the packages chromium and chromium-driver; fonts-inter makes the letters look as designed.",
     run,

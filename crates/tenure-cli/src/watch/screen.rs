@@ -72,6 +72,7 @@ impl Screen {
         let code = match line.look {
             Look::Plain => return text,
             Look::Good => "32",
+            Look::Warn => "33",
             Look::Bad => "1;31",
             Look::Faint => "2",
         };

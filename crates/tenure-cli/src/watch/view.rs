@@ -24,6 +24,8 @@ pub(super) enum Look {
     Plain,
     /// Known, and as it should be.
     Good,
+    /// An operator should know it.
+    Warn,
     /// Something is wrong, or not known.
     Bad,
     /// Beside the point.
@@ -106,7 +108,7 @@ fn doubtful(unknown: &Unknown, name: &str, place: &str, lines: &mut Vec<Line>) {
 }
 
 impl Line {
-    fn plain(text: String) -> Self {
+    pub(super) fn plain(text: String) -> Self {
         Line { look: Look::Plain, text }
     }
 }

@@ -21,6 +21,7 @@ mod headless;
 mod hostile;
 mod inherited;
 mod instance;
+mod list;
 mod local;
 mod local_lock;
 mod local_place;

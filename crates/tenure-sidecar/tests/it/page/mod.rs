@@ -1,5 +1,8 @@
 //! The page in a real browser.
 
+mod overview;
+mod terms;
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -175,7 +178,9 @@ fn a_silent_store_makes_the_leader_unknown_and_nothing_is_offered() {
     let mut scene = Scene::new();
     let browser = open(&scene.served);
     browser.wait_text(".leader", |text| text == "ada");
-    wait_until("the leader can resign", GENEROUS, || browser.run(CLAIMS) == json!(["Resign…"]));
+    wait_until("a leader can be asked", GENEROUS, || {
+        browser.run(CLAIMS) == json!(["Resign…", "Pause…"])
+    });
     for silence in [Scene::SILENCES[2], Scene::SILENCES[0], Scene::SILENCES[1]] {
         silence(&mut scene);
         browser.wait_text(".leader", |text| text == "Unknown");
@@ -298,6 +303,7 @@ fn pictures() {
         let picture = base64(&browser.screenshot());
         std::fs::write(format!("{folder}/{name}.png"), picture).unwrap();
     }
+    std::fs::write(format!("{folder}/elections.png"), overview::picture()).unwrap();
 }
 
 fn base64(text: &str) -> Vec<u8> {
