@@ -340,9 +340,9 @@ class Keeper {
     this.name = name;
   }
 
+  /** Keeps the program alive until it is closed: it would lose what it holds by ending unseen. */
   start(pause = 0) {
     this.#timer = setTimeout(() => this.#turn(), pause);
-    this.#timer.unref();
   }
 
   close(why) {
@@ -443,13 +443,18 @@ class HoldKeeper extends Keeper {
   }
 
   async ask() {
+    const first = this.term;
+    // Told lost; what was told lost is not held again.
+    if (!first?.isValid()) return -1;
     const sent = reading();
     const route = path(this.kind, this.name, "keep");
     try {
       const asked = { owner: this.owner };
       const answer = await this.client.request("POST", route, asked, this.patience());
       const pause = this.settle(sent, answer);
-      return this.term ? pause : -1;
+      if (this.term === first) return pause;
+      this.lose("not renewed in time");
+      return -1;
     } catch (error) {
       if (!(error instanceof Conflict)) throw error;
       this.lose(error.message);
@@ -500,13 +505,7 @@ export class Election {
   async waitForTerm() {
     while (this.#keeper && !this.#keeper.closed) {
       if (this.term) return this.term;
-      // A timer that is counted keeps the program alive while it waits.
-      const alive = setInterval(() => {}, TIMER_MAX);
-      try {
-        await this.#keeper.news();
-      } finally {
-        clearInterval(alive);
-      }
+      await this.#keeper.news();
     }
     return undefined;
   }

@@ -159,7 +159,10 @@ fn tell_unheard_beats(config: &Config, names: &[String]) {
         names => names.to_vec(),
     };
     for name in names.iter().filter(|name| config.election(name).require_beat.is_some()) {
-        talk(&format!("{}: require_beat is ignored: a sidecar hears no beats", plain(name)));
+        talk(&format!(
+            "{}: require_beat is ignored: only a program that joins over HTTP can ask for beats",
+            plain(name)
+        ));
     }
 }
 

@@ -246,8 +246,8 @@ impl Sidecar {
     /// Like [`from_config`](Self::from_config), but takes part in the elections `names`, whether
     /// the configuration names them or not.
     ///
-    /// Nobody beats here, so `require_beat` has no effect. Where `on_loss` is `exit`, the process
-    /// ends when the hooks on loss have.
+    /// `require_beat` has no effect: only a program that joins over HTTP can ask for beats. Where
+    /// `on_loss` is `exit`, the process ends when the hooks on loss have.
     pub async fn taking_part(config: Config, names: &[String]) -> Result<Self, SidecarError> {
         let settings = config.sidecar.clone();
         let on_loss = |name: &String| config.election(name).on_loss;

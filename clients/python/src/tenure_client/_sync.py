@@ -357,8 +357,11 @@ class _HoldKeeper(_Keeper):
         super().__init__(name)
         self._client, self._kind, self._owner = client, kind, owner
         self.first_pause = self.settle(sent_at, answer)
+        self._first = self.term
 
     def ask(self) -> float:
+        if self.term is None:
+            return -1.0  # Told lost; what was told lost is not held again.
         sent_at = _core.now()
         path = _core.path_of(self._kind, self.name, "keep")
         try:
@@ -367,7 +370,10 @@ class _HoldKeeper(_Keeper):
             self.lose(str(error))
             return -1.0
         pause = self.settle(sent_at, answer)
-        return pause if self.term is not None else -1.0
+        if self.term is not self._first:
+            self.lose("not renewed in time")
+            return -1.0
+        return pause
 
 
 class Lock:

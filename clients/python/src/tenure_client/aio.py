@@ -368,6 +368,9 @@ class _HoldKeeper(_Keeper):
         self._client, self._kind, self._owner = client, kind, owner
 
     async def ask(self) -> float:
+        first = self.term
+        if first is None:
+            return -1.0  # Told lost; what was told lost is not held again.
         sent_at = _core.now()
         path = _core.path_of(self._kind, self.name, "keep")
         try:
@@ -378,7 +381,10 @@ class _HoldKeeper(_Keeper):
             self.lose(str(error))
             return -1.0
         pause = self.settle(sent_at, answer)
-        return pause if self.term is not None else -1.0
+        if self.term is not first:
+            self.lose("not renewed in time")
+            return -1.0
+        return pause
 
 
 class Lock:

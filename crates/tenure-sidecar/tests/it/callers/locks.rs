@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{GENEROUS, wait_until};
 
-use super::{ADA, BOB, code, empty, said};
+use super::{ADA, BOB, code, empty, post, said};
 use crate::http::head;
 use crate::stage::{Served, Stage};
 
@@ -15,8 +15,8 @@ const LOCK: &str = "/locks/invoices";
 const KEEP: &str = "/locks/invoices/keep";
 
 fn acquire(served: &Served, owner: &str, wait_ms: u64) -> crate::http::Answer {
-    let body = json!({ "owner": owner, "wait_ms": wait_ms, "within_ms": 60_000 });
-    served.post(LOCK, &body.to_string())
+    let body = json!({ "owner": owner, "wait_ms": wait_ms, "within_ms": 60_000, "ttl_ms": 10_000 });
+    post(served, LOCK, &body.to_string())
 }
 
 fn keep(served: &Served, owner: &str) -> crate::http::Answer {
@@ -45,23 +45,16 @@ fn one_at_a_time_holds_it_here_and_elsewhere_on_each_store() {
         assert_eq!((again.status, &again.json()["token"]), (200, &held["token"]), "the same hold");
         assert_eq!(keep(&here, ADA).json()["token"], held["token"]);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| acquire(&there, BOB, 60_000));
-            let beside = scope.spawn(|| acquire(&here, BOB, 60_000));
-            assert_eq!(release(&here, ADA).json()["released"], true);
-            // Whichever comes first lets the other have it.
-            let mut tokens = vec![held["token"].as_u64()];
-            while tokens.len() < 3 {
-                for (served, thread) in [(&there, &waiting), (&here, &beside)] {
-                    if thread.is_finished() && release(served, BOB).status == 200 {
-                        tokens.push(Some(u64::MAX));
-                    }
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            for waited in [waiting.join().unwrap(), beside.join().unwrap()] {
+            let in_turn = |served: &Served| {
+                let waited = acquire(served, BOB, 60_000);
                 assert_eq!(waited.status, 201, "{waited:?}");
                 assert!(waited.json()["token"].as_u64() > held["token"].as_u64());
-            }
+                assert_eq!(release(served, BOB).json()["released"], true);
+            };
+            let (here, there) = (&here, &there);
+            scope.spawn(move || in_turn(there));
+            scope.spawn(move || in_turn(here));
+            assert_eq!(release(here, ADA).json()["released"], true);
         });
         assert_eq!(code(&keep(&here, ADA)), said(409, "not-held"));
     });
@@ -72,7 +65,7 @@ fn a_holder_that_is_gone_loses_it() {
     let stage = Stage::redis();
     let served = empty(&stage, "ada");
     let body = json!({ "owner": ADA, "within_ms": 1_000 });
-    assert_eq!(served.post(LOCK, &body.to_string()).status, 201);
+    assert_eq!(post(&served, LOCK, &body.to_string()).status, 201);
     let next = acquire(&served, BOB, 60_000);
     assert_eq!(next.status, 201, "{next:?}");
     assert_eq!(code(&keep(&served, ADA)), said(409, "not-held"));

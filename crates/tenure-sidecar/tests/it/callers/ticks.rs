@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 use testkit::{GENEROUS, wait_until};
 
-use super::{ADA, BOB, code, empty, said};
+use super::{ADA, BOB, code, empty, post, said};
 use crate::http::Answer;
 use crate::stage::{Served, Stage};
 
 const JOB: &str = "/ticks/backup";
 
 fn begin(served: &Served, owner: &str, more: Value) -> Answer {
-    let mut body = json!({ "owner": owner, "named": "one", "within_ms": 60_000 });
+    let mut body = json!({ "owner": owner, "named": "one", "within_ms": 60_000, "ttl_ms": 10_000 });
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    served.post(JOB, &body.to_string())
+    post(served, JOB, &body.to_string())
 }
 
 fn finish(served: &Served, owner: &str, result: &str, why: &str) -> Answer {
