@@ -95,7 +95,8 @@ impl Shared {
             self.listening.send_modify(|count| *count += 1);
             let mut tasks = vec![tokio::spawn(worker).abort_handle()];
             let (listener, keeper) = follow_own(self, watched, events);
-            tasks.push(keeper);
+            // Whoever listens holds the election: it must not outlive this sidecar.
+            tasks.extend([listener.abort_handle(), keeper]);
             tasks.extend(follow_state(self, watched));
             (Following(tasks), listener)
         })

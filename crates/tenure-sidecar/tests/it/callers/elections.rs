@@ -215,3 +215,14 @@ fn other_sites_can_neither_join_nor_leave() {
         assert_eq!(code(&answer), said(413, "too-long"), "{method} {path}");
     }
 }
+
+#[test]
+fn what_was_joined_ends_with_a_sidecar_that_is_dropped() {
+    let stage = Stage::redis();
+    let client = stage.client("ada");
+    let served = stage.serve(Sidecar::builder(client.clone()).may_be_empty(true));
+    served.post(JOIN, &owned_by(ADA, 60_000));
+    wait_until("it leads", GENEROUS, || client.is_leader(RESOURCE));
+    stage.end(served);
+    wait_until("it is left", GENEROUS, || !client.is_leader(RESOURCE));
+}
