@@ -65,6 +65,10 @@ pub(super) fn failed(error: &Error) -> Response {
         Error::AlreadyTakingPart { .. } | Error::AlreadyHeld { .. } => {
             (StatusCode::CONFLICT, "taken")
         }
+        // Asking again does not help: an operator has to act, or another store is needed.
+        Error::Store(error) if error.needs_person() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "store-refuses")
+        }
         Error::TimedOut { reason: Some(Reason::Store(_)), .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "store")
         }

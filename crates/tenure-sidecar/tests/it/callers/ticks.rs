@@ -1,7 +1,9 @@
 //! Ticks of jobs whose work runs in the caller.
 
 use serde_json::{Value, json};
-use testkit::{GENEROUS, wait_until};
+use tenure::Tenure;
+use tenure_sidecar::Sidecar;
+use testkit::{GENEROUS, RedisServer, wait_until};
 
 use super::{ADA, BOB, code, empty, post, said};
 use crate::http::Answer;
@@ -120,4 +122,20 @@ fn periods_and_numbers_are_ticks_too_and_nonsense_is_none() {
     }
     let body = json!({ "owner": ADA, "result": "maybe" }).to_string();
     assert_eq!(code(&served.post("/ticks/backup/finish", &body)), said(422, "unfit"));
+}
+
+#[test]
+fn a_quorum_refuses_ticks_with_the_reason() {
+    let stage = Stage::embedded();
+    let nodes = [(); 3].map(|()| RedisServer::start());
+    let addresses: Vec<String> =
+        nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    let address = format!("redis+quorum://{}", addresses.join(","));
+    let client = Tenure::builder().store(&address).fresh_store(true).connect();
+    let client = stage.runtime.block_on(client).unwrap();
+    let served = stage.serve(Sidecar::builder(client).may_be_empty(true));
+    wait_until("the nodes answer", GENEROUS, || {
+        let refused = served.get(&format!("{JOB}?named=one"));
+        refused.json()["code"] == "store-refuses" && refused.body.contains("quorum")
+    });
 }
