@@ -28,15 +28,19 @@ Examples:
   tenure sidecar nightly
   tenure sidecar nightly --id web-1 --ttl 5s
   tenure sidecar --config tenure.toml
-  tenure sidecar nightly --observe report --listen 127.0.0.1:9000")]
+  tenure sidecar nightly --observe report --listen 127.0.0.1:9000
+  tenure sidecar --empty --listen unix:/run/tenure/sidecar.sock")]
 pub(crate) struct Arguments {
     /// The elections to take part in.
     names: Vec<String>,
     /// An election to observe without taking part; may be given several times.
     #[arg(long, value_name = "NAME")]
     observe: Vec<String>,
-    /// The address to listen on; 127.0.0.1:8420 by default. Beyond loopback it needs a token or
-    /// client certificates, set in the configuration.
+    /// Start without any election: programs join and leave over HTTP.
+    #[arg(long)]
+    empty: bool,
+    /// The address to listen on, unix:FILE, or both with a comma between them; 127.0.0.1:8420 by
+    /// default. Beyond loopback it needs a token or client certificates, set in the configuration.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     /// The name of this instance; host and process id by default.
@@ -62,21 +66,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let mut loader = arguments.store.loader()?;
-    if let Some(listen) = &arguments.listen {
-        loader = loader.set(["sidecar", "listen"], listen, "--listen");
-    }
-    if let Some(id) = &arguments.id {
-        loader = loader.set(["instance"], id, "--id");
-    }
-    arguments.names.iter().try_for_each(|name| store_options::check_name(name))?;
-    if let Some(ttl) = &arguments.ttl {
-        loader = with_ttl(loader, &arguments.names, ttl);
-    }
-    if !arguments.observe.is_empty() {
-        loader = loader.set(["sidecar", "observe"], arguments.observe.join(","), "--observe");
-    }
-    let config = store_options::load(loader)?;
+    let config = store_options::load(loader(&arguments)?)?;
     let is_local = local::serves(&config);
     for warning in config.warnings() {
         talk(&warning.to_string());
@@ -108,7 +98,11 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     // It may lead already: nobody waits for whoever reads the next line.
     STDOUT.start();
     let url = server.url().map_err(|error| Failure::new(exit::NO, error.to_string()))?;
-    result(&format!("serving {} at {url}", sidecar.names().collect::<Vec<_>>().join(", ")));
+    let names = match sidecar.names() {
+        names if names.is_empty() => "no election yet".to_owned(),
+        names => names.join(", "),
+    };
+    result(&format!("serving {names} at {url}"));
     let certificates = server.certificates();
     let ends = async {
         tokio::select! {
@@ -132,6 +126,28 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
     Err(Failure::new(exit::NO, why.to_owned()))
 }
 
+/// The configuration with the flags laid over it.
+fn loader(arguments: &Arguments) -> Result<Loader, Failure> {
+    let mut loader = arguments.store.loader()?;
+    if let Some(listen) = &arguments.listen {
+        loader = loader.set(["sidecar", "listen"], listen, "--listen");
+    }
+    if let Some(id) = &arguments.id {
+        loader = loader.set(["instance"], id, "--id");
+    }
+    if arguments.empty {
+        loader = loader.set(["sidecar", "empty"], "true", "--empty");
+    }
+    arguments.names.iter().try_for_each(|name| store_options::check_name(name))?;
+    if let Some(ttl) = &arguments.ttl {
+        loader = with_ttl(loader, &arguments.names, ttl);
+    }
+    if !arguments.observe.is_empty() {
+        loader = loader.set(["sidecar", "observe"], arguments.observe.join(","), "--observe");
+    }
+    Ok(loader)
+}
+
 /// Signals that come this soon after another are the same request: some supervisors send one to the
 /// process and to its group.
 const SAME_SIGNAL_WITHIN: Duration = Duration::from_millis(500);
@@ -143,7 +159,10 @@ fn tell_unheard_beats(config: &Config, names: &[String]) {
         names => names.to_vec(),
     };
     for name in names.iter().filter(|name| config.election(name).require_beat.is_some()) {
-        talk(&format!("{}: require_beat is ignored: a sidecar hears no beats", plain(name)));
+        talk(&format!(
+            "{}: require_beat is ignored: only a program that joins over HTTP can ask for beats",
+            plain(name)
+        ));
     }
 }
 

@@ -69,7 +69,8 @@ impl Access {
             let error = "asked on behalf of another site: open the page of this address instead";
             return Some(problem(StatusCode::FORBIDDEN, error));
         }
-        if request.method() == Method::POST && !has_plain_body(headers) {
+        let only_reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !only_reads && !has_plain_body(headers) {
             let error = "send application/json, or no body";
             return Some(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
         }

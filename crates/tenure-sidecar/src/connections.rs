@@ -58,12 +58,15 @@ struct Open {
 /// An address as far as it tells one party from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Peer {
+    /// Whoever may open the socket file.
+    Local,
     V4([u8; 4]),
     V6Network([u16; 4]),
 }
 
 impl Peer {
-    fn of(address: IpAddr) -> Self {
+    fn of(address: Option<IpAddr>) -> Self {
+        let Some(address) = address else { return Peer::Local };
         match address.to_canonical() {
             IpAddr::V4(address) => Peer::V4(address.octets()),
             IpAddr::V6(address) => {
@@ -105,10 +108,11 @@ impl Connections {
         })
     }
 
-    /// A place for a newcomer, and what resolves when it has to go.
+    /// A place for a newcomer, and what resolves when it has to go. Those who come through the
+    /// socket file have no address.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        address: IpAddr,
+        address: Option<IpAddr>,
     ) -> (ConnectionSlot, oneshot::Receiver<()>) {
         let peer = Peer::of(address);
         let (end, ended) = oneshot::channel();
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn whoever_moved_nothing_for_the_longest_time_makes_room() {
         let connections = Connections::new();
-        let peer = IpAddr::from([127, 0, 0, 1]);
+        let peer = Some(IpAddr::from([127, 0, 0, 1]));
         let mut crowd: Vec<Entered> =
             (0..PEER_CONNECTIONS_MAX).map(|_| connections.enter(peer)).collect();
         crowd[0].0.moves();
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn a_greedy_peer_pays_for_the_others() {
         let connections = Connections::new();
-        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let address = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
         let mut modest: Vec<Entered> = (0..130).map(|n| connections.enter(address(n))).collect();
         let mut greedy: Vec<Entered> =
             (0..PEER_CONNECTIONS_MAX + 40).map(|_| connections.enter(address(200))).collect();
@@ -217,7 +221,7 @@ mod tests {
 
     #[test]
     fn neighbours_in_ipv6_are_one_peer_and_mapped_addresses_are_what_they_map() {
-        let of = |text: &str| Peer::of(text.parse().unwrap());
+        let of = |text: &str| Peer::of(Some(text.parse().unwrap()));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(of("::ffff:10.0.0.7"), of("10.0.0.7"));

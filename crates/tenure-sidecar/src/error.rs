@@ -13,7 +13,7 @@ pub enum SidecarError {
     /// There is nothing to serve.
     #[error(
         "no election is configured: write `tenure sidecar NAME`, or name one in [elections.NAME] or \
-         sidecar.observe"
+         sidecar.observe; with --empty, programs join over HTTP"
     )]
     NothingToWatch,
     /// The same election is named twice.
@@ -23,7 +23,10 @@ pub enum SidecarError {
         name: String,
     },
     /// The address to listen on cannot be parsed.
-    #[error("sidecar.listen: {given:?} is not an address: write 127.0.0.1:8420 or [::1]:8420")]
+    #[error(
+        "sidecar.listen: {given:?} is not an address: write 127.0.0.1:8420, [::1]:8420, \
+         unix:/run/tenure.sock, or an address and a file with a comma between them"
+    )]
     Address {
         /// What was given.
         given: String,
@@ -36,6 +39,14 @@ pub enum SidecarError {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The socket file cannot be listened on.
+    #[error("cannot listen on unix:{}: {source}; choose another file in sidecar.listen", file.display())]
+    ListenFile {
+        /// The file.
+        file: PathBuf,
         /// The reason.
         source: std::io::Error,
     },

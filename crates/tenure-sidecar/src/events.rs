@@ -18,10 +18,10 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::routes::problem;
-use crate::sidecar::Shared;
+use crate::sidecar::{Resources, Shared};
 use crate::streams::{STREAMS_MAX, StreamSlot};
 use crate::view::resource;
-use crate::watched::Seen;
+use crate::watched::{Seen, Watched};
 
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -47,7 +47,8 @@ struct Follower {
     shared: Arc<Shared>,
     _place: StreamSlot,
     latest: watch::Receiver<u64>,
-    seen: Vec<watch::Receiver<Seen>>,
+    resources: watch::Receiver<Resources>,
+    seen: Vec<(Arc<Watched>, watch::Receiver<Seen>)>,
     number: u64,
     /// Never more than a batch, and one line per resource.
     ready: VecDeque<Event>,
@@ -57,8 +58,8 @@ impl Follower {
     fn new(shared: Arc<Shared>, place: StreamSlot, mark: Option<&str>) -> Self {
         let journal = &shared.journal;
         let latest = journal.follow();
-        let mut seen: Vec<_> = shared.resources.iter().map(|watched| watched.follow()).collect();
-        seen.iter_mut().for_each(|seen| seen.mark_changed());
+        let mut resources = shared.follow_resources();
+        resources.mark_changed();
         let mut ready = VecDeque::new();
         let number = match mark.map(|mark| journal.number_of(mark)) {
             Some(Some(number)) => number,
@@ -69,7 +70,7 @@ impl Follower {
             }
             None => journal.latest().saturating_sub(PAST_SHOWN),
         };
-        Follower { shared, _place: place, latest, seen, number, ready }
+        Follower { shared, _place: place, latest, resources, seen: Vec::new(), number, ready }
     }
 
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
@@ -101,8 +102,9 @@ impl Follower {
             self.number = entry.number;
             self.ready.push_back(json("entry", &*entry).id(self.shared.journal.mark(entry.number)));
         }
+        self.fill_resources();
         let connection = self.shared.tenure.connection();
-        for (watched, seen) in self.shared.resources.iter().zip(&mut self.seen) {
+        for (watched, seen) in &mut self.seen {
             if seen.has_changed().unwrap_or(false) {
                 seen.mark_unchanged();
                 self.ready.push_back(json("resource", &resource(watched, &connection)));
@@ -110,16 +112,52 @@ impl Follower {
         }
     }
 
+    /// Follows what is watched since, and says what is not watched any more.
+    fn fill_resources(&mut self) {
+        if !self.resources.has_changed().unwrap_or(false) {
+            return;
+        }
+        let resources = Arc::clone(&self.resources.borrow_and_update());
+        let is_there = |known: &Arc<Watched>| resources.iter().any(|new| Arc::ptr_eq(new, known));
+        self.seen.retain(|(watched, _)| {
+            let stays = is_there(watched);
+            if !stays {
+                let gone = serde_json::json!({ "name": watched.name() });
+                self.ready.push_back(json("gone", &gone));
+            }
+            stays
+        });
+        for watched in resources.iter() {
+            if !self.seen.iter().any(|(known, _)| Arc::ptr_eq(known, watched)) {
+                let mut seen = watched.follow();
+                seen.mark_changed();
+                self.seen.push((Arc::clone(watched), seen));
+            }
+        }
+        self.seen.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
+    }
+
     async fn wait(&mut self) {
-        let changes: Vec<_> = self.seen.iter_mut().map(|seen| Box::pin(seen.changed())).collect();
+        let changes: Vec<_> =
+            self.seen.iter_mut().map(|(_, seen)| Box::pin(seen.changed())).collect();
+        let any = async move {
+            match changes.is_empty() {
+                true => std::future::pending().await,
+                // The senders live in what this reader holds, so none of these fails.
+                false => futures_util::future::select_all(changes).await.1,
+            }
+        };
         let changed = tokio::select! {
             _ = self.latest.changed() => None,
-            // The senders live in what this reader holds, so none of these fails.
-            (_, index, _) = futures_util::future::select_all(changes) => Some(index),
+            _ = self.resources.changed() => {
+                self.resources.mark_changed();
+                None
+            }
+            index = any => Some(index),
         };
         if let Some(index) = changed {
             // Waiting for it counts as having seen it; the next `fill` shall find it.
-            self.seen[index].mark_changed();
+            self.seen[index].1.mark_changed();
         }
     }
 }

@@ -18,11 +18,14 @@
 //! # Ok(()) }
 //! ```
 //! The flow: `follow` fills what `watched` and `journal` know, `view` and `metrics` turn it into
-//! answers, `routes` gives them out, `access` decides to whom.
+//! answers, `routes` gives them out, `access` decides to whom. `callers` is what programs hold
+//! through the sidecar: elections that they joined, locks, ticks of jobs.
 
 mod access;
+mod callers;
 mod clock;
 mod connections;
+mod endpoint;
 mod error;
 mod events;
 mod extract;
@@ -34,6 +37,7 @@ mod metrics;
 mod operate;
 mod paced;
 mod page;
+mod plain_metrics;
 mod routes;
 mod server;
 mod sidecar;

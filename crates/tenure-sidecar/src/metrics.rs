@@ -144,7 +144,7 @@ impl Scrape {
         write: fn(MetricEncoder<'_>, T) -> Encoded,
     ) -> Encoded {
         let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
-        for watched in &self.0.resources {
+        for watched in self.0.resources().iter() {
             if let Some(value) = read(watched) {
                 write(family.encode_family(&[("name", watched.name())])?, value)?;
             }
@@ -155,7 +155,7 @@ impl Scrape {
     fn roles(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let help = "1 for the role that this instance has";
         let mut family = encoder.encode_descriptor("tenure_role", help, None, MetricType::Gauge)?;
-        for watched in &self.0.resources {
+        for watched in self.0.resources().iter() {
             let Some(status) = watched.status() else { continue };
             for role in ROLES {
                 let labels = [("name", watched.name()), ("role", role.as_str())];
@@ -173,7 +173,7 @@ impl Scrape {
         ];
         for (name, help, choose) in histograms {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-            for watched in self.0.resources.iter().filter(|watched| watched.election.is_some()) {
+            for watched in self.0.resources().iter().filter(|watched| watched.election.is_some()) {
                 choose(watched).encode(family.encode_family(&[("name", watched.name())])?)?;
             }
         }
@@ -183,7 +183,7 @@ impl Scrape {
     /// What concerns no single resource.
     fn sidecar(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
         let connection = self.0.tenure.connection();
-        let up = self.0.resources.iter().all(|watched| watched.reach(&connection) == Reach::Up);
+        let up = self.0.resources().iter().all(|watched| watched.reach(&connection) == Reach::Up);
         single(encoder, "tenure_store_up", "1 while the store answers", &NO_LABELS, yes(up))?;
         let streams = self.0.streams.count() as f64;
         single(encoder, "tenure_event_streams", "Open streams of events", &NO_LABELS, streams)?;

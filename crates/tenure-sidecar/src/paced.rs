@@ -23,6 +23,10 @@ impl<S> Paced<S> {
         Paced { stream, place, stall_max, stalls: None }
     }
 
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
     /// What a write came to, with the clock of its stall.
     fn paced<T>(
         &mut self,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::terms::{TermRecord, terms};
 use crate::timestamp::Timestamp;
 use crate::view::{HealthStatus, Overview, Standby, health, resource, standby, whole_ms};
 use crate::watched::{HISTORY_READ_MAX, OwnState, Watched};
-use crate::{clock, events, metrics, operate, page};
+use crate::{callers, clock, events, metrics, operate, page, plain_metrics};
 
 /// The largest body that a request may have, in bytes: a name fits many times.
 pub(crate) const BODY_LEN_MAX: usize = 16 * 1024;
@@ -50,6 +50,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/resume/{name}", post(operate::resume))
         .route("/ready/{name}", post(operate::ready))
         .route("/openapi.json", get(openapi))
+        .merge(callers::router())
         .merge(page::router())
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such route: see /openapi.json") })
         .method_not_allowed_fallback(|| async {
@@ -62,15 +63,45 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
 
 /// An answer that says what is wrong and what to do.
 pub(crate) fn problem(status: StatusCode, error: impl Into<String>) -> Response {
+    refusal(status, general_code(status), error)
+}
+
+/// The same with a word of its own, by which programs tell it from others of this status.
+pub(crate) fn refusal(
+    status: StatusCode,
+    code: &'static str,
+    error: impl Into<String>,
+) -> Response {
     #[derive(Serialize)]
     struct Problem {
+        code: &'static str,
         error: String,
     }
-    (status, Json(Problem { error: error.into() })).into_response()
+    fresh((status, Json(Problem { code, error: error.into() })))
+}
+
+/// The word for what is wrong where the status says it all.
+fn general_code(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::BAD_REQUEST => "unreadable",
+        StatusCode::UNAUTHORIZED => "no-token",
+        StatusCode::FORBIDDEN => "foreign-site",
+        StatusCode::NOT_FOUND => "not-found",
+        StatusCode::METHOD_NOT_ALLOWED => "wrong-method",
+        StatusCode::REQUEST_TIMEOUT => "too-slow",
+        StatusCode::CONFLICT => "conflict",
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "too-long",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "not-json",
+        StatusCode::MISDIRECTED_REQUEST => "unknown-host",
+        StatusCode::UNPROCESSABLE_ENTITY => "unfit",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        _ => "failed",
+    }
 }
 
 pub(crate) fn unknown(shared: &Shared, name: &str) -> Response {
-    let known: Vec<&str> = shared.resources.iter().map(|watched| watched.name()).collect();
+    let known = shared.resources();
+    let known: Vec<&str> = known.iter().map(|watched| watched.name()).collect();
     let known = known.join(", ");
     problem(
         StatusCode::NOT_FOUND,
@@ -87,7 +118,7 @@ pub(crate) fn fresh(response: impl IntoResponse) -> Response {
 
 async fn health_route(State(shared): Shares) -> Response {
     let (id, connection) = (shared.tenure.id().to_string(), shared.tenure.connection());
-    let health = health(&shared.resources, id, &connection, shared.standby_is_degraded);
+    let health = health(&shared.resources(), id, &connection, shared.standby_is_degraded);
     let status = match health.status {
         HealthStatus::Unhealthy => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::OK,
@@ -105,11 +136,12 @@ async fn standby_route(State(shared): Shares, QueryWords(query): QueryWords<Name
     let view = |watched: &Arc<Watched>| standby(watched, &id, &connection);
     if let Some(name) = query.name {
         return match shared.resource(&name) {
-            Some(watched) => fresh(Json(view(watched))),
+            Some(watched) => fresh(Json(view(&watched))),
             None => unknown(&shared, &name),
         };
     }
-    let mut views = shared.resources.iter().map(view);
+    let resources = shared.resources();
+    let mut views = resources.iter().map(view);
     let Some(mut first) = views.next() else { return unknown(&shared, "") };
     first.resources = views.map(|view: Standby| (view.name.clone(), view)).collect();
     fresh(Json(first))
@@ -124,7 +156,8 @@ async fn livez() -> Response {
 
 /// Whether it knows enough to be asked: a standby is ready, and stays so when the store goes.
 async fn readyz(State(shared): Shares) -> Response {
-    let stranger = shared.resources.iter().find(|watched| !watched.is_acquainted());
+    let resources = shared.resources();
+    let stranger = resources.iter().find(|watched| !watched.is_acquainted());
     match stranger {
         None => fresh("ok\n"),
         Some(watched) => {
@@ -137,9 +170,9 @@ async fn readyz(State(shared): Shares) -> Response {
 // ---------------------------------------------------------------------- who leads
 
 #[derive(Serialize)]
-struct Leading {
+pub(crate) struct Leading {
     name: String,
-    is_leader: bool,
+    pub(crate) is_leader: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +185,7 @@ struct Leading {
 }
 
 /// Decided at this very moment: no task and no timer has a part in it.
-fn leading(watched: &Watched) -> Leading {
+pub(crate) fn leading(watched: &Watched) -> Leading {
     let name = watched.name().to_owned();
     match watched.promise() {
         Some(promised) => Leading {
@@ -181,7 +214,7 @@ fn code(is_leader: bool) -> StatusCode {
 async fn leader(State(shared): Shares, PathName(name): PathName) -> Response {
     match shared.resource(&name) {
         Some(watched) => {
-            let leading = leading(watched);
+            let leading = leading(&watched);
             fresh((code(leading.is_leader), Json(leading)))
         }
         None => unknown(&shared, &name),
@@ -191,13 +224,14 @@ async fn leader(State(shared): Shares, PathName(name): PathName) -> Response {
 /// Of the only resource; of several, whether this instance leads all that it takes part in. What it
 /// only observes has no say: it can never lead there.
 async fn leader_of_all(State(shared): Shares) -> Response {
-    if let [watched] = shared.resources.as_slice() {
+    let resources = shared.resources();
+    if let [watched] = &*resources {
         let leading = leading(watched);
         return fresh((code(leading.is_leader), Json(leading)));
     }
-    let all: Vec<Leading> = shared.resources.iter().map(|watched| leading(watched)).collect();
+    let all: Vec<Leading> = resources.iter().map(|watched| leading(watched)).collect();
     let takes_part = |watched: &&Arc<Watched>| watched.election.is_some();
-    let mut own = shared.resources.iter().zip(&all).filter(|(watched, _)| takes_part(watched));
+    let mut own = resources.iter().zip(&all).filter(|(watched, _)| takes_part(watched));
     let is_leader = own.clone().next().is_some() && own.all(|(_, leading)| leading.is_leader);
     fresh((code(is_leader), Json(serde_json::json!({ "is_leader": is_leader, "resources": all }))))
 }
@@ -213,14 +247,16 @@ async fn refresh(watched: &Watched) {
 }
 
 async fn status(State(shared): Shares) -> Response {
-    let looks = shared.resources.iter().map(|watched| refresh(watched));
+    let resources = shared.resources();
+    let looks = resources.iter().map(|watched| refresh(watched));
     futures_util::future::join_all(looks).await;
     fresh(Json(overview(&shared)))
 }
 
 pub(crate) fn overview(shared: &Shared) -> Overview {
     let connection = shared.tenure.connection();
-    let resources = shared.resources.iter().map(|watched| resource(watched, &connection));
+    let watched = shared.resources();
+    let resources = watched.iter().map(|watched| resource(watched, &connection));
     Overview {
         instance: shared.tenure.id().to_string(),
         store: shared.tenure.store(),
@@ -257,8 +293,8 @@ async fn history(
     QueryWords(query): QueryWords<HistoryPage>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
-    refresh(watched).await;
-    let (earlier, terms) = match read_page(watched, &query).await {
+    refresh(&watched).await;
+    let (earlier, terms) = match read_page(&watched, &query).await {
         Ok(page) => page,
         Err(error) => return problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
@@ -299,9 +335,17 @@ async fn read_page(
     Ok((cut_off > 0, terms.split_off(cut_off)))
 }
 
-async fn metrics_route(State(shared): Shares) -> Response {
+async fn metrics_route(State(shared): Shares, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let varies = [(header::VARY, "Accept")];
     match metrics::render(&shared) {
-        Ok(text) => fresh(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text)),
+        Ok(text) if plain_metrics::wants_open_metrics(accept) => {
+            fresh((varies, [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
+        }
+        Ok(text) => {
+            let text = plain_metrics::from_open_metrics(&text);
+            fresh((varies, [(header::CONTENT_TYPE, plain_metrics::CONTENT_TYPE)], text))
+        }
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
@@ -315,7 +359,7 @@ async fn openapi() -> Response {
 async fn resign(State(shared): Shares, PathName(name): PathName) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to resign");
-    answer(watched, watched.observer.ask_to_resign().await)
+    answer(&watched, watched.observer.ask_to_resign().await)
 }
 
 #[derive(Deserialize)]
@@ -339,7 +383,7 @@ async fn hand_over(
         }
     };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to hand over");
-    answer(watched, watched.observer.ask_to_hand_over(&to).await)
+    answer(&watched, watched.observer.ask_to_hand_over(&to).await)
 }
 
 /// What came of asking a leader.
@@ -379,10 +423,11 @@ fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Respon
 mod tests {
     use std::collections::BTreeSet;
 
-    /// Each route with its method, as the source above registers them.
+    /// Each route with its method, as the sources register them.
     fn registered() -> BTreeSet<(String, String)> {
-        let (source, _) = include_str!("routes.rs").split_once("#[cfg(test)]").unwrap();
-        let routes = source.split(".route(\"").skip(1);
+        let (own, _) = include_str!("routes.rs").split_once("#[cfg(test)]").unwrap();
+        let sources = [own, include_str!("callers/mod.rs")];
+        let routes = sources.iter().flat_map(|source| source.split(".route(\"").skip(1));
         let read = |route: &str| {
             let (path, rest) = route.split_once("\", ").unwrap();
             let (method, _) = rest.split_once('(').unwrap();

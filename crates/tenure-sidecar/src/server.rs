@@ -17,11 +17,11 @@ use hyper_util::service::TowerToHyperService;
 use tenure::Secret;
 use tenure::config::SidecarConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::access::Access;
 use crate::connections::Connections;
+use crate::endpoint::{Endpoints, Listening, Stream};
 use crate::error::SidecarError;
 use crate::paced::Paced;
 use crate::routes::{BODY_LEN_MAX, problem};
@@ -53,7 +53,8 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Listens on this address, such as `127.0.0.1:8420`.
+    /// Listens on this address, such as `127.0.0.1:8420`, on a socket file, such as
+    /// `unix:/run/tenure.sock`, or on both, with a comma between them.
     pub fn listen(address: impl Into<String>) -> Self {
         ServerSettings {
             listen: address.into(),
@@ -107,29 +108,27 @@ impl ServerSettings {
     /// listen takes part in nothing. Fails if the address is taken, if others could call without a
     /// token or certificate, or if certificates cannot be used.
     pub async fn bind(self) -> Result<Listener, SidecarError> {
-        let (address, certificates) = self.judge()?;
+        let (endpoints, certificates) = self.judge()?;
         let certificates = certificates.map(Arc::new);
-        if certificates.is_none() && !address.ip().is_loopback() {
+        let exposed = endpoints.address.filter(|address| !address.ip().is_loopback());
+        if let (None, Some(address)) = (&certificates, exposed) {
             tracing::warn!(target: "tenure", %address,
                 "sidecar: tokens are sent unencrypted; set sidecar.tls unless something else \
                  encrypts");
         }
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|source| SidecarError::Listen { address, source })?;
+        let listener = endpoints.listen().await?;
         Ok(Listener { listener, certificates, settings: self })
     }
 
     /// The address and the certificates to serve with.
-    fn judge(&self) -> Result<(SocketAddr, Option<Certificates>), SidecarError> {
-        let Ok(address) = self.listen.parse() else {
-            return Err(SidecarError::Address { given: self.listen.clone() });
-        };
-        self.refuse_strangers(address)?;
-        Ok((address, self.tls.clone().map(Certificates::load).transpose()?))
+    fn judge(&self) -> Result<(Endpoints, Option<Certificates>), SidecarError> {
+        let endpoints = Endpoints::parse(&self.listen)?;
+        self.refuse_strangers(endpoints.address)?;
+        Ok((endpoints, self.tls.clone().map(Certificates::load).transpose()?))
     }
 
     /// Refuses what would let strangers in.
-    fn refuse_strangers(&self, address: SocketAddr) -> Result<(), SidecarError> {
+    fn refuse_strangers(&self, address: Option<SocketAddr>) -> Result<(), SidecarError> {
         if let Some(token) = &self.token
             && token.reveal().len() < TOKEN_LEN_MIN
         {
@@ -138,16 +137,16 @@ impl ServerSettings {
         }
         let knows_callers =
             self.token.is_some() || self.tls.as_ref().is_some_and(tls::Files::asks_for_clients);
-        match address.ip().is_loopback() || knows_callers {
-            true => Ok(()),
-            false => Err(SidecarError::OpenToAll { address }),
+        match address.filter(|address| !address.ip().is_loopback() && !knows_callers) {
+            None => Ok(()),
+            Some(address) => Err(SidecarError::OpenToAll { address }),
         }
     }
 }
 
 /// An address that is listened on, with nothing to serve yet. Callers wait meanwhile.
 pub struct Listener {
-    listener: TcpListener,
+    listener: Listening,
     certificates: Option<Arc<Certificates>>,
     settings: ServerSettings,
 }
@@ -166,7 +165,7 @@ impl Listener {
 
 /// A sidecar that listens.
 pub struct Server {
-    listener: TcpListener,
+    listener: Listening,
     certificates: Option<Arc<Certificates>>,
     router: Router,
     caller_timeout: Duration,
@@ -184,13 +183,16 @@ impl Server {
         self.certificates.clone()
     }
 
-    /// The address that it listens on.
+    /// The address that it listens on. Fails where it listens on a socket file only.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listener.address()
     }
 
-    /// The address of the page.
+    /// The address of the page; `unix:` and its path where it listens on a socket file only.
     pub fn url(&self) -> io::Result<String> {
+        if let Listening { tcp: None, file: Some(file) } = &self.listener {
+            return Ok(format!("unix:{}", file.path().display()));
+        }
         let scheme = if self.certificates.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}/", self.address()?))
     }
@@ -214,7 +216,7 @@ impl Server {
             match accepted {
                 Ok((stream, address)) => {
                     is_refusing = false;
-                    let (place, ended) = connections.enter(address.ip());
+                    let (place, ended) = connections.enter(address);
                     let stream = Paced::new(stream, place, caller_timeout);
                     let attended = service.clone().attend(stream, farewell.subscribe());
                     tokio::spawn(async move {
@@ -266,7 +268,7 @@ async fn bounded_head(request: Request, next: Next) -> Response {
 /// Takes in the body of a request before anybody works on it: one that does not end in time holds
 /// up nobody.
 async fn whole_body(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    if request.method() != Method::POST {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }
     let (head, body) = request.into_parts();
@@ -298,8 +300,10 @@ struct Service {
 }
 
 impl Service {
-    async fn attend(self, stream: Paced<TcpStream>, farewell: watch::Receiver<bool>) {
-        let Some(acceptor) = self.certificates.as_ref().map(|known| known.acceptor()) else {
+    async fn attend(self, stream: Paced<Stream>, farewell: watch::Receiver<bool>) {
+        // What comes through a file stays on this machine.
+        let certificates = self.certificates.as_ref().filter(|_| !stream.get_ref().is_local());
+        let Some(acceptor) = certificates.map(|known| known.acceptor()) else {
             return self.converse(stream, farewell).await;
         };
         match tokio::time::timeout(self.caller_timeout, acceptor.accept(stream)).await {

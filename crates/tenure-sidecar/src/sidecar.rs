@@ -9,8 +9,9 @@ use tenure::backend::Connection;
 use tenure::config::{Config, SidecarConfig};
 use tenure::{Election, EventKind, Events, OnLoss, Tenure, Term};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
+use crate::callers::Callers;
 use crate::error::SidecarError;
 use crate::follow::Release;
 use crate::hooks::{Hook, Hooks};
@@ -20,25 +21,27 @@ use crate::watched::Watched;
 use crate::{clock, follow, routes};
 
 /// How long the last events of stopped elections may take to be read: they are there already.
-const EVENTS_END_MAX: Duration = Duration::from_secs(2);
+pub(crate) const EVENTS_END_MAX: Duration = Duration::from_secs(2);
 
 /// How long elections may take to stop, beyond what was promised in their name: the store may not
 /// answer, and then leases end by themselves.
-const STOP_MAX: Duration = Duration::from_secs(5);
+pub(crate) const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// A running sidecar. Cheap to clone; its background tasks end with the last clone.
 #[derive(Clone, Debug)]
 pub struct Sidecar {
     shared: Arc<Shared>,
-    _tasks: Arc<Tasks>,
+    _tasks: Arc<Following>,
 }
 
 /// What the routes share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) tenure: Tenure,
-    /// By name.
-    pub(crate) resources: Vec<Arc<Watched>>,
+    /// By name. Programs join and leave elections over HTTP, so this changes.
+    resources: watch::Sender<Resources>,
+    /// What programs hold through this sidecar.
+    pub(crate) callers: Callers,
     pub(crate) journal: Arc<Journal>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) hooks: Arc<Hooks>,
@@ -49,9 +52,63 @@ pub(crate) struct Shared {
     release: Release,
 }
 
+/// The elections that a sidecar watches at one moment.
+pub(crate) type Resources = Arc<[Arc<Watched>]>;
+
 impl Shared {
-    pub(crate) fn resource(&self, name: &str) -> Option<&Arc<Watched>> {
-        self.resources.iter().find(|watched| watched.name() == name)
+    /// What is watched now, by name.
+    pub(crate) fn resources(&self) -> Resources {
+        Arc::clone(&self.resources.borrow())
+    }
+
+    /// Tells when something is watched that was not before, or is not any more.
+    pub(crate) fn follow_resources(&self) -> watch::Receiver<Resources> {
+        self.resources.subscribe()
+    }
+
+    pub(crate) fn resource(&self, name: &str) -> Option<Arc<Watched>> {
+        self.resources().iter().find(|watched| watched.name() == name).cloned()
+    }
+
+    /// Watches one more election that this client takes part in, like those of the configuration.
+    /// `None` if its name is watched already.
+    ///
+    /// The second value ends when all events of the election were heard.
+    pub(crate) fn watch_more(
+        &self,
+        watched: &Arc<Watched>,
+        events: Events,
+    ) -> Option<(Following, JoinHandle<()>)> {
+        let mut is_new = false;
+        self.resources.send_if_modified(|resources| {
+            is_new = resources.iter().all(|known| known.name() != watched.name());
+            if is_new {
+                let mut all = resources.to_vec();
+                all.push(Arc::clone(watched));
+                all.sort_by(|a, b| a.name().cmp(b.name()));
+                *resources = all.into();
+            }
+            is_new
+        });
+        is_new.then(|| {
+            let worker = self.hooks.add(watched.name());
+            self.listening.send_modify(|count| *count += 1);
+            let mut tasks = vec![tokio::spawn(worker).abort_handle()];
+            let (listener, keeper) = follow_own(self, watched, events);
+            // Whoever listens holds the election: it must not outlive this sidecar.
+            tasks.extend([listener.abort_handle(), keeper]);
+            tasks.extend(follow_state(self, watched));
+            (Following(tasks), listener)
+        })
+    }
+
+    /// Watches an election no more that has stopped: what followed it is dropped by the caller.
+    pub(crate) async fn watch_no_more(&self, watched: &Arc<Watched>) {
+        self.hooks.remove(watched.name()).await;
+        self.resources.send_modify(|resources| {
+            let rest = resources.iter().filter(|known| !Arc::ptr_eq(known, watched));
+            *resources = rest.cloned().collect();
+        });
     }
 
     /// Stops every election and ends the hooks. What is `held` of a term is dropped as soon as
@@ -62,7 +119,8 @@ impl Shared {
             tokio::join!(self.tenure.shutdown(), async move { drop(held) });
         };
         let stop_max = self.stop_max();
-        let mut statuses = self.resources.iter().filter_map(|watched| watched.status());
+        let resources = self.resources();
+        let mut statuses = resources.iter().filter_map(|watched| watched.status());
         let has_term = statuses.any(|status| status.token.is_some());
         match tokio::time::timeout(stop_max, stopped).await {
             Ok(()) => {
@@ -83,11 +141,13 @@ impl Shared {
     /// How long the elections may take to stop: until the last promise to a caller is over, and
     /// until the hooks on loss have had their time where the release waits for them.
     fn stop_max(&self) -> Duration {
-        let promised = self.resources.iter().map(|watched| watched.promised_for()).max();
+        let resources = self.resources();
+        let promised = resources.iter().map(|watched| watched.promised_for());
+        let promised = promised.chain([self.callers.promised_for()]).max();
         let grace = match self.release {
             Release::AtOnce => Duration::ZERO,
             Release::AfterHooks => {
-                let statuses = self.resources.iter().filter_map(|watched| watched.status());
+                let statuses = resources.iter().filter_map(|watched| watched.status());
                 statuses.map(|status| status.timing.stop_grace()).max().unwrap_or_default()
             }
         };
@@ -152,9 +212,9 @@ fn is_loss(event: &EventKind) -> bool {
 
 /// Ends what runs beside, so that it does not outlive whoever wanted it.
 #[derive(Debug)]
-struct Tasks(Vec<AbortHandle>);
+pub(crate) struct Following(Vec<AbortHandle>);
 
-impl Drop for Tasks {
+impl Drop for Following {
     fn drop(&mut self) {
         self.0.iter().for_each(AbortHandle::abort);
     }
@@ -171,6 +231,7 @@ impl Sidecar {
             release: Release::AtOnce,
             exits: Vec::new(),
             standby_is_degraded: false,
+            may_be_empty: false,
         }
     }
 
@@ -186,8 +247,8 @@ impl Sidecar {
     /// Like [`from_config`](Self::from_config), but takes part in the elections `names`, whether
     /// the configuration names them or not.
     ///
-    /// Nobody beats here, so `require_beat` has no effect. Where `on_loss` is `exit`, the process
-    /// ends when the hooks on loss have.
+    /// `require_beat` has no effect: only a program that joins over HTTP can ask for beats. Where
+    /// `on_loss` is `exit`, the process ends when the hooks on loss have.
     pub async fn taking_part(config: Config, names: &[String]) -> Result<Self, SidecarError> {
         let settings = config.sidecar.clone();
         let on_loss = |name: &String| config.election(name).on_loss;
@@ -196,6 +257,7 @@ impl Sidecar {
         let tenure = Tenure::from_config(config).await?;
         let mut builder = Sidecar::builder(tenure.clone())
             .standby_is_degraded(settings.standby_is_degraded)
+            .may_be_empty(settings.empty)
             .release_after_hooks(settings.on_loss_first)
             .hooks(configured_hooks(&settings)?);
         for name in names {
@@ -243,8 +305,8 @@ impl Sidecar {
     }
 
     /// The names of the elections that it watches.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.shared.resources.iter().map(|watched| watched.name())
+    pub fn names(&self) -> Vec<String> {
+        self.shared.resources().iter().map(|watched| watched.name().to_owned()).collect()
     }
 }
 
@@ -277,6 +339,7 @@ pub struct SidecarBuilder {
     /// Elections whose loss ends the process, with the exit code.
     exits: Vec<(Election, Events, i32)>,
     standby_is_degraded: bool,
+    may_be_empty: bool,
 }
 
 impl SidecarBuilder {
@@ -323,6 +386,13 @@ impl SidecarBuilder {
         self
     }
 
+    /// Whether it may start with nothing to watch, because programs join elections over HTTP.
+    /// By default that is an error: a name was probably forgotten.
+    pub fn may_be_empty(mut self, is_so: bool) -> Self {
+        self.may_be_empty = is_so;
+        self
+    }
+
     /// Starts watching. Fails if there is nothing to watch, or if a name cannot be used.
     ///
     /// # Panics
@@ -340,13 +410,17 @@ impl SidecarBuilder {
         for name in &self.observed {
             resources.push(Arc::new(Watched::new(self.tenure.observe(name)?, None)));
         }
+        if resources.is_empty() && !self.may_be_empty {
+            return Err(SidecarError::NothingToWatch);
+        }
         check_names(&resources)?;
         resources.sort_by(|a, b| a.name().cmp(b.name()));
         let names = listening.iter().map(|(watched, _)| watched.name());
         let hooks = Arc::new(Hooks::new(self.hooks, names));
         let shared = Arc::new(Shared {
             tenure: self.tenure,
-            resources,
+            callers: Callers::new(resources.iter().map(|watched| watched.name())),
+            resources: watch::Sender::new(resources.into()),
             journal: Arc::new(Journal::new()),
             streams: Arc::default(),
             hooks,
@@ -355,19 +429,16 @@ impl SidecarBuilder {
             started_at_ms: clock::unix_ms(),
             release: self.release,
         });
-        let mut tasks = start_tasks(&shared, listening, self.release);
+        let mut tasks = start_tasks(&shared, listening);
         for (election, events, code) in self.exits {
             let exit = Arc::clone(&shared).exit_on_loss(election, events, code);
             tasks.push(tokio::spawn(exit).abort_handle());
         }
-        Ok(Sidecar { shared, _tasks: Arc::new(Tasks(tasks)) })
+        Ok(Sidecar { shared, _tasks: Arc::new(Following(tasks)) })
     }
 }
 
 fn check_names(resources: &[Arc<Watched>]) -> Result<(), SidecarError> {
-    if resources.is_empty() {
-        return Err(SidecarError::NothingToWatch);
-    }
     let mut names = BTreeSet::new();
     match resources.iter().find(|watched| !names.insert(watched.name())) {
         None => Ok(()),
@@ -375,31 +446,44 @@ fn check_names(resources: &[Arc<Watched>]) -> Result<(), SidecarError> {
     }
 }
 
-fn start_tasks(
-    shared: &Arc<Shared>,
-    listening: Vec<(Arc<Watched>, Events)>,
-    release: Release,
-) -> Vec<AbortHandle> {
+fn start_tasks(shared: &Arc<Shared>, listening: Vec<(Arc<Watched>, Events)>) -> Vec<AbortHandle> {
     let mut tasks: Vec<AbortHandle> = Vec::new();
     tasks.extend(shared.hooks.workers().into_iter().map(|work| tokio::spawn(work).abort_handle()));
     for (watched, events) in listening {
-        let (journal, hooks) = (Arc::clone(&shared.journal), Arc::clone(&shared.hooks));
-        let keeping = Arc::clone(&watched);
-        let ended = shared.listening.clone();
-        let listened = async move {
-            follow::listen(watched, events, journal, hooks, release).await;
-            ended.send_modify(|count| *count -= 1);
-        };
-        tasks.push(tokio::spawn(listened).abort_handle());
-        tasks.push(tokio::spawn(async move { keeping.keep_promises().await }).abort_handle());
+        let (listener, keeper) = follow_own(shared, &watched, events);
+        tasks.extend([listener.abort_handle(), keeper]);
     }
-    for watched in shared.resources.iter().filter(|watched| watched.is_held()) {
-        let changed = Arc::new(Notify::new());
-        let following = follow::follow_changes(Arc::clone(watched), Arc::clone(&changed));
-        tasks.push(tokio::spawn(following).abort_handle());
-        let (journal, streams) = (Arc::clone(&shared.journal), Arc::clone(&shared.streams));
-        let looking = follow::keep_looking(Arc::clone(watched), changed, journal, streams);
-        tasks.push(tokio::spawn(looking).abort_handle());
+    for watched in shared.resources().iter() {
+        tasks.extend(follow_state(shared, watched));
     }
     tasks
+}
+
+/// Listens to an election that this instance takes part in, and keeps what is promised of it.
+fn follow_own(
+    shared: &Shared,
+    watched: &Arc<Watched>,
+    events: Events,
+) -> (JoinHandle<()>, AbortHandle) {
+    let (journal, hooks) = (Arc::clone(&shared.journal), Arc::clone(&shared.hooks));
+    let (listener, keeping) = (Arc::clone(watched), Arc::clone(watched));
+    let (ended, release) = (shared.listening.clone(), shared.release);
+    let listened = async move {
+        follow::listen(listener, events, journal, hooks, release).await;
+        ended.send_modify(|count| *count -= 1);
+    };
+    let keeper = tokio::spawn(async move { keeping.keep_promises().await });
+    (tokio::spawn(listened), keeper.abort_handle())
+}
+
+/// Looks at an election again and again. One that is switched off is nowhere to be looked at.
+fn follow_state(shared: &Shared, watched: &Arc<Watched>) -> Vec<AbortHandle> {
+    if !watched.is_held() {
+        return Vec::new();
+    }
+    let changed = Arc::new(Notify::new());
+    let following = follow::follow_changes(Arc::clone(watched), Arc::clone(&changed));
+    let (journal, streams) = (Arc::clone(&shared.journal), Arc::clone(&shared.streams));
+    let looking = follow::keep_looking(Arc::clone(watched), changed, journal, streams);
+    vec![tokio::spawn(following).abort_handle(), tokio::spawn(looking).abort_handle()]
 }

@@ -464,7 +464,7 @@ impl Watched {
 
 /// The longest promise: work that is told to stop must be gone when it would be cut off, so whoever
 /// trusts an answer gets four fifths of that time and the guard the rest.
-fn promise_max(timing: &Timing) -> Duration {
+pub(crate) fn promise_max(timing: &Timing) -> Duration {
     let ends_at = Moment::NEVER;
     let cut_off_before_end = timing.kill_at(ends_at).until(ends_at);
     timing.stop_grace().saturating_sub(cut_off_before_end) * 4 / 5

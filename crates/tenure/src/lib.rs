@@ -54,6 +54,7 @@ mod state;
 mod status;
 mod term;
 pub mod testing;
+mod tick_state;
 mod trace;
 
 pub use builder::TenureBuilder;
@@ -70,6 +71,7 @@ pub use operate::AskOutcome;
 pub use status::{Counts, Status, Watch};
 pub use tenure_backend::Secret;
 pub use term::Term;
+pub use tick_state::TickState;
 
 pub use tenure_core::protocol::{
     CloseReason, HistoryEntry, HistoryKind, LostWhy, Member, MemberRecord, ServerTime, TickOutcome,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Reason, Resource, Token};
+use tenure_core::{Reason, Resource, Timing, Token};
 
 use crate::client::Client;
 use crate::config::ElectionConfig;
@@ -148,13 +148,15 @@ impl Lock {
 pub struct LockGuard {
     resource: Resource,
     token: Token,
+    timing: Timing,
     /// None once it was released.
     term: Option<Term>,
 }
 
 impl LockGuard {
     fn new(term: Term) -> Self {
-        LockGuard { resource: term.resource().clone(), token: term.token(), term: Some(term) }
+        let (resource, timing) = (term.resource().clone(), term.timing());
+        LockGuard { resource, token: term.token(), timing, term: Some(term) }
     }
 
     /// The number of this hold: a later one has a higher number, whoever holds. Send it with every
@@ -172,6 +174,11 @@ impl LockGuard {
     /// How long it may still be acted on unless it is renewed; zero once it is over.
     pub fn remaining(&self) -> Duration {
         self.term.as_ref().map_or(Duration::ZERO, Term::remaining)
+    }
+
+    /// The time settings of its lease: ttl, renewal, grace.
+    pub fn timing(&self) -> Timing {
+        self.timing
     }
 
     /// Waits until the lock is not to be acted on any more: its lease runs out, or an operator

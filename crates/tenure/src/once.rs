@@ -52,7 +52,7 @@ impl Tick {
         Tick(JobTick::Known(TickId::Named(name.to_owned())))
     }
 
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let why = match &self.0 {
             JobTick::Every(period) if *period < PERIOD_MIN => {
                 format!("a period of {period:?} is under {PERIOD_MIN:?}: lengthen it")

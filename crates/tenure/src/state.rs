@@ -37,7 +37,7 @@ pub(crate) struct ElectionState {
     pub(crate) resource: Resource,
     pub(crate) id: InstanceId,
     /// Kept beside the status, which a forked child must not touch.
-    timing: Timing,
+    pub(crate) timing: Timing,
     pub(crate) clock: Clock,
     pub(crate) born_in: Generation,
     /// Until when new work may begin, in nanoseconds on the local clock.

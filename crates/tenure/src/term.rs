@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_core::{Moment, Reason, Resource, Token};
+use tenure_core::{Moment, Reason, Resource, Timing, Token};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -86,6 +86,11 @@ impl Term {
                 settled.await;
             }
         }
+    }
+
+    /// The time settings of its election: lease, renewal, grace.
+    pub fn timing(&self) -> Timing {
+        self.election.timing
     }
 
     /// Whether the term may be acted on now. No I/O. Also `true` while work is stopping.

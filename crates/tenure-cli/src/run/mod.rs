@@ -74,7 +74,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s",
           requires = "health_cmd")]
     health_every: Duration,
-    /// Serve health, status, metrics and a page at this address, as `tenure sidecar` does.
+    /// Serve health, status, metrics and a page at this address or unix:FILE, as `tenure sidecar`
+    /// does.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
     /// The program and its arguments.

@@ -4,6 +4,7 @@
 
 mod check_rdb;
 mod cli;
+mod clients;
 mod closing;
 mod cluster;
 mod crash;

@@ -147,7 +147,7 @@ pub(crate) struct Happening {
 pub(crate) struct Hooks {
     hooks: Arc<[Counted]>,
     /// By the name of the resource.
-    resources: BTreeMap<String, Arc<ResourceHooks>>,
+    resources: Mutex<BTreeMap<String, Arc<ResourceHooks>>>,
 }
 
 #[derive(Debug)]
@@ -190,25 +190,63 @@ struct ResourceHooks {
 impl Hooks {
     /// The hooks of the resources called `names`.
     pub(crate) fn new<'a>(hooks: Vec<Hook>, names: impl Iterator<Item = &'a str>) -> Self {
-        let turns: Vec<Turn> = hooks.iter().map(|hook| hook.turn).collect();
-        let resource = |name: &str| {
-            let order = Mutex::new(Order::new(turns.clone()));
-            let (told, moved) = (Notify::new(), watch::Sender::new(()));
-            (name.to_owned(), Arc::new(ResourceHooks { order, told, moved }))
-        };
         let counted = hooks.into_iter().map(|hook| Counted { hook, tally: Tally::default() });
-        Hooks { hooks: counted.collect(), resources: names.map(resource).collect() }
+        let hooks = Hooks { hooks: counted.collect(), resources: Mutex::default() };
+        let resource = |name: &str| (name.to_owned(), hooks.resource_hooks());
+        let resources = names.map(resource).collect();
+        Hooks { resources: Mutex::new(resources), ..hooks }
+    }
+
+    fn resource_hooks(&self) -> Arc<ResourceHooks> {
+        let order = Mutex::new(Order::new(self.hooks.iter().map(|c| c.hook.turn).collect()));
+        let (told, moved) = (Notify::new(), watch::Sender::new(()));
+        Arc::new(ResourceHooks { order, told, moved })
+    }
+
+    /// The same hooks for one more resource, and the future that runs them.
+    pub(crate) fn add(&self, name: &str) -> impl Future<Output = ()> + Send + 'static {
+        let resource = self.resource_hooks();
+        self.lock().insert(name.to_owned(), Arc::clone(&resource));
+        work(resource, Arc::clone(&self.hooks))
+    }
+
+    /// Waits until the hooks of a resource were told everything, as long as at the end of the
+    /// program, and forgets it.
+    pub(crate) async fn remove(&self, name: &str) {
+        let Some(resource) = self.resource(name) else { return };
+        if tokio::time::timeout(FAREWELL_MAX, resource.wait_for(Order::is_settled)).await.is_err() {
+            tracing::warn!(target: "tenure", resource = name,
+                "hooks have not ended within {FAREWELL_MAX:?}: they are killed");
+            resource.lock().give_up();
+            resource.told.notify_one();
+            let settled = resource.wait_for(Order::is_settled);
+            let _ = tokio::time::timeout(KILLED_MAX, settled).await;
+        }
+        self.lock().remove(name);
+    }
+
+    fn resource(&self, name: &str) -> Option<Arc<ResourceHooks>> {
+        self.lock().get(name).cloned()
+    }
+
+    fn all(&self) -> Vec<(String, Arc<ResourceHooks>)> {
+        let resources = self.lock();
+        resources.iter().map(|(name, resource)| (name.clone(), Arc::clone(resource))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<ResourceHooks>>> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One future per resource, each without an end.
     pub(crate) fn workers(&self) -> Vec<impl Future<Output = ()> + Send + 'static> {
-        let resources = self.resources.values();
-        resources.map(|resource| work(Arc::clone(resource), Arc::clone(&self.hooks))).collect()
+        let resources = self.all().into_iter();
+        resources.map(|(_, resource)| work(resource, Arc::clone(&self.hooks))).collect()
     }
 
     /// Tells every hook of the resource, and ends what became old by it. Never waits.
     pub(crate) fn tell(&self, happening: &Arc<Happening>) {
-        if let Some(resource) = self.resources.get(&happening.name) {
+        if let Some(resource) = self.resource(&happening.name) {
             resource.lock().handle_news(happening);
             resource.told.notify_one();
         }
@@ -216,7 +254,7 @@ impl Hooks {
 
     /// Waits until every hook was told that the term under `token` is over.
     pub(crate) async fn loss_told(&self, name: &str, token: u64) {
-        if let Some(resource) = self.resources.get(name) {
+        if let Some(resource) = self.resource(name) {
             resource.wait_for(|order| order.has_lost(token) && order.is_settled()).await;
         }
     }
@@ -236,7 +274,7 @@ impl Hooks {
 
     /// Kills what runs, and begins nothing any more.
     pub(crate) async fn kill(&self) {
-        for resource in self.resources.values() {
+        for (_, resource) in self.all() {
             resource.lock().give_up();
             resource.told.notify_one();
         }
@@ -248,14 +286,13 @@ impl Hooks {
     }
 
     async fn all_settled(&self) {
-        for resource in self.resources.values() {
+        for (_, resource) in self.all() {
             resource.wait_for(Order::is_settled).await;
         }
     }
 
-    fn unsettled(&self) -> impl Iterator<Item = (&str, &ResourceHooks)> {
-        let all = self.resources.iter().map(|(name, resource)| (name.as_str(), &**resource));
-        all.filter(|(_, resource)| !resource.lock().is_settled())
+    fn unsettled(&self) -> impl Iterator<Item = (String, Arc<ResourceHooks>)> {
+        self.all().into_iter().filter(|(_, resource)| !resource.lock().is_settled())
     }
 
     /// What came of each hook, with its turn.

@@ -69,7 +69,8 @@ pub(crate) fn health(
     let worst = parts.values().max_by_key(|part| part.status);
     let (status, description) = match worst {
         Some(part) => (part.status, part.description.clone()),
-        None => (HealthStatus::Unhealthy, "no election is configured".to_owned()),
+        // It waits for programs that join.
+        None => (HealthStatus::Healthy, "no election yet".to_owned()),
     };
     let leader = parts.values().find(|part| part.is_leader);
     let role = leader.or(worst).map_or("unknown", |part| part.role);

@@ -32,7 +32,7 @@ impl Target {
     }
 
     fn scrape(&mut self, served: &Served) {
-        self.scrapes.push(parse(&served.get("/metrics").body));
+        self.scrapes.push(parse(&served.metrics().body));
     }
 
     /// The situation lasts: the latest scrape again, as often as this.
@@ -44,7 +44,7 @@ impl Target {
     /// Scrapes once the sidecar has looked at its store.
     fn scrape_settled(&mut self, served: &Served) {
         wait_until("the store to be up", GENEROUS, || {
-            parse(&served.get("/metrics").body)
+            parse(&served.metrics().body)
                 .iter()
                 .any(|sample| sample.name == "tenure_store_up" && sample.value == 1.0)
         });

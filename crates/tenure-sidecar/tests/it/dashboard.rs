@@ -42,7 +42,7 @@ fn every_metric_of_the_dashboard_is_served() {
     served.wait_for("a first look", "/status", |status| {
         status["resources"][0]["members"].as_array().is_some_and(|members| !members.is_empty())
     });
-    let samples = parse(&served.get("/metrics").body);
+    let samples = parse(&served.metrics().body);
     let names: BTreeSet<&str> = samples.iter().map(|sample| sample.name.as_str()).collect();
     let labels: BTreeSet<&str> =
         samples.iter().flat_map(|sample| sample.labels.keys().map(String::as_str)).collect();

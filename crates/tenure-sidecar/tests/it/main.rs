@@ -4,6 +4,7 @@
 mod access;
 mod alerts;
 mod browser;
+mod callers;
 mod dashboard;
 mod events;
 mod hooks;
@@ -18,3 +19,4 @@ mod stage;
 mod stale;
 mod strict;
 mod truth;
+mod unix;

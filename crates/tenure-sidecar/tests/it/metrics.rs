@@ -1,13 +1,18 @@
 //! `/metrics`: well formed, and true.
 
-use tenure_sidecar::Sidecar;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use tenure_sidecar::{Hook, Sidecar};
 use testkit::{GENEROUS, wait_until};
 
+use crate::http::request;
 use crate::openmetrics::{Sample, parse};
 use crate::stage::{RESOURCE, Served, Stage};
 
 fn scrape(served: &Served) -> Vec<Sample> {
-    let answer = served.get("/metrics");
+    let answer = served.metrics();
     assert_eq!(answer.status, 200);
     assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
     parse(&answer.body)
@@ -74,4 +79,45 @@ fn odd_names_do_not_break_the_format() {
     let samples = scrape(&served);
     let known = samples.iter().find(|sample| sample.name == "tenure_leader_known").unwrap();
     assert_eq!(known.labels["name"], odd);
+}
+
+/// Words on the standard input of promtool, which says what is wrong with them.
+fn check_with_promtool(text: &str) -> Option<String> {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut promtool) = piped.spawn() else {
+        eprintln!("promtool is not installed (package prometheus): not checked");
+        return None;
+    };
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let words = [output.stdout, output.stderr].concat();
+    let words = String::from_utf8_lossy(&words).into_owned();
+    Some(if output.status.success() { words } else { format!("{}: {words}", output.status) })
+}
+
+#[test]
+fn plain_text_has_the_same_numbers_and_passes_promtool() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let builder = Sidecar::builder(ada).election(leading).observe("a\"b\\c");
+    let hook = Hook::command_on_gain("true");
+    let served = stage.serve(builder.hook(hook));
+    wait_until("it was renewed", GENEROUS, || {
+        value(&scrape(&served), "tenure_renewal_duration_seconds_count") > Some(0.0)
+    });
+    for accept in ["Accept: text/plain", "Accept: */*", "X-None: at all"] {
+        let answer = request(served.address, "GET", "/metrics", &[accept], "");
+        assert!(answer.head.contains("text/plain; version=0.0.4"), "{}", answer.head);
+        assert!(!answer.body.contains("# EOF"), "{}", answer.body);
+        if let Some(words) = check_with_promtool(&answer.body) {
+            assert_eq!(words.trim(), "", "{}", answer.body);
+        }
+    }
+    let names = |text: &str| -> BTreeSet<String> {
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    };
+    assert_eq!(names(&served.get("/metrics").body), names(&served.metrics().body));
 }

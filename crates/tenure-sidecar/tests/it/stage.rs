@@ -129,6 +129,16 @@ impl Served {
         request(self.address, "GET", path, &[], "")
     }
 
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        request(self.address, "DELETE", path, &[], "")
+    }
+
+    /// The metrics as OpenMetrics.
+    pub(crate) fn metrics(&self) -> Answer {
+        let accept = "Accept: application/openmetrics-text; version=1.0.0";
+        request(self.address, "GET", "/metrics", &[accept], "")
+    }
+
     pub(crate) fn json(&self, path: &str) -> Value {
         self.get(path).json()
     }

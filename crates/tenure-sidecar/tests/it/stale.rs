@@ -46,7 +46,7 @@ impl Scene {
 }
 
 fn metric(served: &Served, name: &str) -> Option<f64> {
-    let samples = parse(&served.get("/metrics").body);
+    let samples = parse(&served.metrics().body);
     samples.iter().find(|sample| sample.name == name).map(|sample| sample.value)
 }
 

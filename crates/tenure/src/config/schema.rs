@@ -110,7 +110,8 @@ const SIDECAR: &[Row] = &[
         name: "listen",
         shape: Leaf(Text),
         default: Value("127.0.0.1:8420"),
-        meaning: "The address to listen on. Beyond loopback, callers must identify themselves.",
+        meaning: "The address to listen on, `unix:` and a file, or both with a comma between them. \
+                  Beyond loopback, callers must identify themselves.",
     },
     Row {
         name: "token",
@@ -135,6 +136,12 @@ const SIDECAR: &[Row] = &[
         shape: Leaf(Text),
         default: Unset("none"),
         meaning: "Elections to observe without taking part, separated by commas.",
+    },
+    Row {
+        name: "empty",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Whether it may start without any election, because programs join over HTTP.",
     },
     Row {
         name: "standby_is_degraded",

@@ -25,6 +25,8 @@ pub struct SidecarConfig {
     pub observe: Vec<String>,
     /// Whether `/health` reports a standby as degraded.
     pub standby_is_degraded: bool,
+    /// Whether it may start without any election, because programs join over HTTP.
+    pub empty: bool,
     /// The server's certificate, as PEM.
     pub cert_file: Option<PathBuf>,
     /// Its key, as PEM.
@@ -52,6 +54,7 @@ impl SidecarConfig {
             hosts: section.list("hosts"),
             observe: section.list("observe"),
             standby_is_degraded: section.is_on("standby_is_degraded"),
+            empty: section.is_on("empty"),
             cert_file: section.text("tls.cert_file").map(PathBuf::from),
             key_file: section.text("tls.key_file").map(PathBuf::from),
             client_ca_file: section.text("tls.client_ca_file").map(PathBuf::from),
@@ -74,6 +77,7 @@ impl fmt::Debug for SidecarConfig {
             .field("hosts", &self.hosts)
             .field("observe", &self.observe)
             .field("standby_is_degraded", &self.standby_is_degraded)
+            .field("empty", &self.empty)
             .field("cert_file", &self.cert_file)
             .field("key_file", &self.key_file)
             .field("client_ca_file", &self.client_ca_file)

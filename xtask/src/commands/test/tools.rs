@@ -29,6 +29,9 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["chromium", "--version"], source: Source::Package("chromium") },
     Tool { probe: &["chromedriver", "--version"], source: Source::Package("chromium-driver") },
     Tool { probe: &["promtool", "--version"], source: Source::Package("prometheus") },
+    Tool { probe: &["python3", "--version"], source: Source::Package("python3") },
+    Tool { probe: &["python3", "-c", "import ensurepip"], source: Source::Package("python3-venv") },
+    Tool { probe: &["node", "--version"], source: Source::Package("nodejs") },
 ];
 
 /// Makes sure that all tools are there, installing packages where that is allowed.
@@ -147,7 +150,16 @@ mod tests {
             text.contains("redis-cli: install it with `apt-get install redis-tools`"),
             "{text}"
         );
-        let expected = ["redis-server", "redis-tools", "chromium", "chromium-driver", "prometheus"];
+        let expected = [
+            "redis-server",
+            "redis-tools",
+            "chromium",
+            "chromium-driver",
+            "prometheus",
+            "python3",
+            "python3-venv",
+            "nodejs",
+        ];
         assert_eq!(packages(&missing), expected);
     }
 

@@ -1,0 +1,91 @@
+//! What a caller asks for: bodies and names within limits, and refusals with a word of their own.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+use tenure::{Error, Reason};
+
+use super::WAIT_MAX;
+use crate::routes::refusal;
+
+/// The longest name, in bytes, of what is held for a caller.
+const NAME_LEN_MAX: usize = 256;
+
+/// A body as JSON. None at all is an object without fields.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|refused| {
+            let error = format!("{}; send less", refused.body_text());
+            refusal(refused.status(), "unreadable", error)
+        })?;
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text).map(Asked).map_err(|error| {
+            let (status, code) = match error.is_data() {
+                true => (StatusCode::UNPROCESSABLE_ENTITY, "unfit"),
+                false => (StatusCode::BAD_REQUEST, "unreadable"),
+            };
+            refusal(status, code, format!("the body: {error}; see /openapi.json"))
+        })
+    }
+}
+
+/// Refuses a name that is too long to be kept.
+pub(super) fn check_name(name: &str) -> Result<(), Response> {
+    if name.len() <= NAME_LEN_MAX {
+        return Ok(());
+    }
+    let error = format!("the name is longer than {NAME_LEN_MAX} bytes: shorten it");
+    Err(refusal(StatusCode::BAD_REQUEST, "bad-setting", error))
+}
+
+/// How long a caller wants to wait.
+pub(super) fn wait(wait_ms: Option<u64>) -> Result<Duration, Response> {
+    let wait = Duration::from_millis(wait_ms.unwrap_or(0));
+    if wait <= WAIT_MAX {
+        return Ok(wait);
+    }
+    let error = format!("wait_ms is at most {}: ask again after that", WAIT_MAX.as_millis());
+    Err(refusal(StatusCode::BAD_REQUEST, "bad-setting", error))
+}
+
+/// What a failure of the library means to a caller.
+pub(super) fn failed(error: &Error) -> Response {
+    let (status, code) = match error {
+        Error::Name(_) | Error::Timing(_) | Error::Config(_) | Error::Setting { .. } => {
+            (StatusCode::BAD_REQUEST, "bad-setting")
+        }
+        Error::AlreadyTakingPart { .. } | Error::AlreadyHeld { .. } => {
+            (StatusCode::CONFLICT, "taken")
+        }
+        // Asking again does not help: an operator has to act, or another store is needed.
+        Error::Store(error) if error.needs_person() => {
+            (StatusCode::SERVICE_UNAVAILABLE, "store-refuses")
+        }
+        Error::TimedOut { reason: Some(Reason::Store(_)), .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "store")
+        }
+        Error::TimedOut { .. } => (StatusCode::CONFLICT, "held"),
+        Error::NotHeld { .. } => (StatusCode::CONFLICT, "lost"),
+        Error::Conflict { .. } => (StatusCode::CONFLICT, "foreign-data"),
+        Error::Refused { .. } => (StatusCode::CONFLICT, "refused"),
+        Error::Overloaded { .. } => (StatusCode::SERVICE_UNAVAILABLE, "too-many"),
+        Error::Stopped { .. } | Error::Closed | Error::Forked => {
+            (StatusCode::SERVICE_UNAVAILABLE, "ending")
+        }
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+    };
+    refusal(status, code, error.to_string())
+}
+
+pub(super) fn too_many(what: &str, limit: usize) -> Response {
+    let error = format!("this sidecar keeps at most {limit} {what}: release one, or ask later");
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "too-many", error)
+}
