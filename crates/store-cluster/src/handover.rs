@@ -10,6 +10,7 @@
 //!                  ─ the taker answers and claims it ─► the taker's, whatever the epochs
 //! taker  NODE ─► no claim of the giver counts until it has answered without it,
 //!                and none with an epoch that it had until then
+//!             ─► unless it answers for two node-timeouts that it has the slot: it has it again
 //! ```
 //! An answer is a pong to a ping that left after the order, over the connection from here: it
 //! cannot be of before, as any other packet may be. Redis does nothing of this; either end alone
@@ -23,6 +24,11 @@ use crate::message::{Body, Header, Message};
 use crate::node::{NodeIndex, Talk};
 use crate::slots::SlotSet;
 
+/// For so many node-timeouts a giver may not have heard that its slot is taken. One that answers for
+/// longer that it has the slot, with an epoch beyond mine, has it again, by an order that this node
+/// did not see: the two would argue for ever.
+const STALE_TIMEOUTS: u64 = 2;
+
 /// A slot that this node took from another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
@@ -32,6 +38,8 @@ pub(crate) struct Taken {
     /// Claims of the giver with this epoch or an older one may be of before. `u64::MAX` until it
     /// has answered without the slot.
     pub(crate) until_epoch: u64,
+    /// Since when the giver's answers claim it all the same, with an epoch beyond mine.
+    pub(crate) disputed_since: Option<u64>,
 }
 
 impl Cluster {
@@ -102,7 +110,8 @@ impl Cluster {
     pub(crate) fn note_taken(&mut self, slot: u16, giver: NodeIndex) {
         if !self.breaks(Flaw::NoHandover) && !self.breaks(Flaw::YieldsTaken) {
             let since = self.nodes[giver].talk;
-            self.taken.insert(slot, Taken { giver, since, until_epoch: u64::MAX });
+            let taken = Taken { giver, since, until_epoch: u64::MAX, disputed_since: None };
+            self.taken.insert(slot, taken);
             if self.nodes[giver].ping_sent_at.is_none() {
                 self.ping(giver);
             }
@@ -134,11 +143,19 @@ impl Cluster {
             return;
         }
         let (count, own) = (self.taken.len(), self.me().config_epoch);
+        let (now, stale_max) = (self.ms(), STALE_TIMEOUTS * self.settings.node_timeout);
         let talk = self.nodes[sender].talk;
         self.taken.retain(|slot, taken| {
             let is_new = taken.giver == sender && talk.is_after(taken.since);
             if is_new && !header.slots.contains(*slot) {
                 taken.until_epoch = taken.until_epoch.min(header.config_epoch);
+            }
+            if is_new {
+                let insists = header.slots.contains(*slot) && header.config_epoch > own;
+                taken.disputed_since = taken.disputed_since.or(Some(now)).filter(|_| insists);
+                if taken.disputed_since.is_some_and(|since| now - since > stale_max) {
+                    return false;
+                }
             }
             // The others have an older epoch anyway.
             taken.until_epoch > own

@@ -151,3 +151,22 @@ fn a_taker_that_starts_again_still_knows_from_whom_it_took() {
     assert_eq!(town.owner_of(1, 0), Some(id(1)));
     assert!(town.nodes[1].config_text().contains(" tenureTakenSlots "));
 }
+
+#[test]
+fn a_giver_that_has_its_slot_again_is_believed_in_the_end() {
+    let mut town = Town::new(1);
+    open_both(&mut town);
+    town.is_silent[0] = true;
+    take(&mut town, 0, 1);
+    // Meanwhile an operator puts an end to the move, and the giver gets a newer epoch.
+    let now = town.time();
+    town.nodes[0].set_slot(now, 0, SlotChange::Stable, true).expect("it is its own");
+    let file = town.nodes[0].config_text();
+    let file = file.replace("myself,master - 0 0 1 ", "myself,master - 0 0 50 ");
+    let file = file.replace("currentEpoch ", "currentEpoch 5");
+    town.restart(0, &file);
+    town.is_silent[0] = false;
+    town.run(20 * TIMEOUT);
+    let owners: Vec<_> = (0..4).map(|number| town.owner_of(number, 0)).collect();
+    assert_eq!(owners, [Some(id(0)); 4], "the two would argue for ever");
+}
