@@ -24,9 +24,9 @@ use crate::message::{Body, Header, Message};
 use crate::node::{NodeIndex, Talk};
 use crate::slots::SlotSet;
 
-/// For so many node-timeouts a giver may not have heard that its slot is taken. One that answers for
-/// longer that it has the slot, with an epoch beyond mine, has it again, by an order that this node
-/// did not see: the two would argue for ever.
+/// For so many node-timeouts a giver may not have heard that its slot is taken. One that answers
+/// for longer that it has the slot, with an epoch beyond mine, has it again, by an order that this
+/// node did not see: the two would argue for ever.
 const STALE_TIMEOUTS: u64 = 2;
 
 /// A slot that this node took from another one.
