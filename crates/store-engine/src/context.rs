@@ -96,7 +96,11 @@ impl Context<'_> {
         if !self.db.changes.propagating {
             return;
         }
-        let request = OwnedRequest::from_args(args.iter().copied());
+        self.propagate_owned(OwnedRequest::from_args(args.iter().copied()));
+    }
+
+    /// The same with a request that shares its large arguments.
+    pub fn propagate_owned(&mut self, request: OwnedRequest) {
         match &mut self.propagate {
             Propagate::Instead(requests) => requests.push(request),
             Propagate::Verbatim | Propagate::Always => {

@@ -107,6 +107,20 @@ impl<'a> Request<'a> {
         request
     }
 
+    /// A copy with other arguments in some places. Large arguments are shared.
+    pub fn to_owned_with(self, others: &[(usize, &[u8])]) -> OwnedRequest {
+        let mut request = OwnedRequest::default();
+        for index in 0..self.len() {
+            let other = others.iter().find(|(at, _)| *at == index);
+            match (other, self.shared(index)) {
+                (Some((_, arg)), _) => request.push(arg),
+                (None, Some(text)) => request.push_shared(text),
+                (None, None) => request.push(self.arg(index)),
+            }
+        }
+        request
+    }
+
     /// The same, in the memory of a request that is not needed any more.
     pub fn copy_to(self, request: &mut OwnedRequest) {
         request.clear();
@@ -178,6 +192,11 @@ impl OwnedRequest {
     /// The request as commands take it. It must have at least one argument by then.
     pub fn as_request(&self) -> Request<'_> {
         Request::new(&self.bytes, &self.spans, &self.large)
+    }
+
+    /// Whether somebody else holds one of its large arguments, too.
+    pub fn is_shared(&self) -> bool {
+        self.large.iter().any(|text| Arc::strong_count(text) > 1)
     }
 
     /// Bytes of memory behind it, for limits.

@@ -158,12 +158,10 @@ fn restore(cx: &mut Context<'_>, request: Request<'_>) -> CommandResult {
     insert(cx, key, value, ends_at);
     cx.db.set_access(key, options.idle_seconds, options.frequency);
     cx.db.changed(event_class::GENERIC, "restore", key);
-    if let Some(at) = ends_at.filter(|_| !options.is_absolute) {
-        let at = at.to_string();
-        let mut args: Vec<&[u8]> = request.args_from(0).collect();
-        args[2] = at.as_bytes();
-        args.push(b"ABSTTL");
-        cx.propagate_instead(&args);
+    if let Some(at) = ends_at.filter(|_| !options.is_absolute && cx.db.changes.propagating) {
+        let mut absolute = request.to_owned_with(&[(2, at.to_string().as_bytes())]);
+        absolute.push(b"ABSTTL");
+        cx.propagate_owned(absolute);
     }
     Ok(())
 }

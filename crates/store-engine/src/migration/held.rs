@@ -36,7 +36,7 @@ impl Engine {
                 }
                 Held::Ended { id, number, reply } => self.finish_migration(id, number, &reply),
                 Held::Restored { id, number, value } => {
-                    self.finish_restore(now_us, id, number, value);
+                    drop(self.finish_restore(now_us, id, number, value));
                 }
             }
         }

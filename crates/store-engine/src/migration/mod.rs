@@ -109,6 +109,12 @@ impl DecodeRequest {
         let payload = self.request.as_request().arg(3);
         DecodedValue(commands::decode(payload, &self.limits, self.skips_checksum))
     }
+
+    /// Whether somebody else holds the payload still. Giving back its memory takes milliseconds,
+    /// which whoever lets it go last has to spend.
+    pub fn is_shared(&self) -> bool {
+        self.request.is_shared()
+    }
 }
 
 /// A value that was decoded elsewhere, or why it cannot be.
@@ -239,30 +245,41 @@ impl Engine {
         }
     }
 
-    /// Goes on with a RESTORE whose payload was decoded, if the session still waits for it.
-    pub fn finish_restore(&mut self, now_us: u64, id: SessionId, number: u64, value: DecodedValue) {
+    /// Goes on with a RESTORE whose payload was decoded, if the session still waits for it. Returns
+    /// a value that nobody wants, to be freed where that delays nobody.
+    pub fn finish_restore(
+        &mut self,
+        now_us: u64,
+        id: SessionId,
+        number: u64,
+        value: DecodedValue,
+    ) -> Option<DecodedValue> {
         if !self.waits_for(id, number) {
-            return;
+            return Some(value);
         }
         if self.state.is_paused() {
-            return self.state.migrations.held.push(Held::Restored { id, number, value });
+            self.state.migrations.held.push(Held::Restored { id, number, value });
+            return None;
         }
         let session = self.state.sessions.get(id);
         let blocked = session.and_then(|session| session.blocked.as_ref());
         if blocked.is_some_and(|blocked| self.must_stay_blocked(blocked)) {
             // The key began to leave meanwhile.
-            return self.refuse_waiting(id, &LEAVING);
+            self.refuse_waiting(id, &LEAVING);
+            return Some(value);
         }
         if blocked.is_some_and(|blocked| self.has_lost_slot(blocked)) {
-            return self.refuse_waiting(id, &LOST_SLOT);
+            self.refuse_waiting(id, &LOST_SLOT);
+            return Some(value);
         }
         if self.follows_another() {
             // It did not when it was asked.
-            return self.finish_migration(id, number, UNBLOCKED);
+            self.finish_migration(id, number, UNBLOCKED);
+            return Some(value);
         }
         self.state.migrations.decoded = Some(value);
         self.ask_again(now_us, id);
-        self.state.migrations.decoded = None;
+        self.state.migrations.decoded.take()
     }
 
     /// Whether the slot of what is restored went to another node meanwhile.

@@ -50,7 +50,8 @@ fn restoring() -> (World, impl FnOnce(&mut World)) {
     };
     let finish = move |world: &mut World| {
         let now_us = world.now_ms * 1000;
-        world.engine.finish_restore(now_us, id, request.number, request.decode());
+        let value = request.decode();
+        drop(world.engine.finish_restore(now_us, id, request.number, value));
     };
     (world, finish)
 }

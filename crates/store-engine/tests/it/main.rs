@@ -9,6 +9,7 @@ mod freeing;
 mod held;
 mod memory;
 mod moving;
+mod payloads;
 mod propagation;
 mod restore;
 mod scripts;

@@ -81,10 +81,7 @@ impl EventLoop {
             return;
         }
         self.migrations.has_more = false;
-        if std::mem::take(&mut self.migrations.has_spent) {
-            // Or the loop would give it back, in the middle of a later turn.
-            self.freeing.give_back();
-        }
+        self.migrations.free_spent();
         self.take_values();
         let mut budget = Budget { bytes: TURN_BYTES_MAX, keys: TURN_KEYS_MAX };
         let numbers: Vec<u64> = self.migrations.jobs.keys().copied().collect();
@@ -132,9 +129,10 @@ impl EventLoop {
                         job.machine.handle_prepared(self.running.millis());
                     }
                 }
-                ValueDone::Decoded { session, number, value } => {
-                    self.engine.finish_restore(self.now_us, session, number, value);
-                    self.migrations.has_spent = true;
+                ValueDone::Decoded { session, request, value } => {
+                    let number = request.number;
+                    let rest = self.engine.finish_restore(self.now_us, session, number, value);
+                    self.migrations.spend(request, rest);
                 }
             }
         }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use store_cluster::{Credentials, Migration};
-use store_engine::{MigrateRequest, SessionId};
+use store_engine::{DecodeRequest, DecodedValue, MigrateRequest, SessionId};
 use store_resp::{Reply, ReplyParser};
 
 use crate::allocator::Allocator;
@@ -137,8 +137,10 @@ pub(crate) struct MigrationDriver {
     pub(crate) has_more: bool,
     /// What the thread has done.
     pub(crate) done: Vec<ValueDone>,
-    /// Whether the payload of a value that was restored is free by the next turn.
-    pub(crate) has_spent: bool,
+    /// Payloads of values that were restored, until nobody else holds them.
+    spent: Vec<Box<DecodeRequest>>,
+    /// Whether one of them may be free by the next turn.
+    has_new_spent: bool,
     /// Scratch for reads.
     pub(crate) buffer: Vec<u8>,
 }
@@ -153,7 +155,8 @@ impl MigrationDriver {
             encodings: 0,
             has_more: false,
             done: Vec::new(),
-            has_spent: false,
+            spent: Vec::new(),
+            has_new_spent: false,
             buffer: Vec::new(),
         }
     }
@@ -161,7 +164,8 @@ impl MigrationDriver {
     /// Whether there is nothing to do for it in a turn.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        let is_working = !self.jobs.is_empty() || !self.waiting.is_empty() || self.has_spent;
+        let has_work = !self.jobs.is_empty() || !self.waiting.is_empty();
+        let is_working = has_work || !self.spent.is_empty();
         !is_working && self.kept.is_empty() && self.done.is_empty()
     }
 
@@ -183,6 +187,24 @@ impl MigrationDriver {
     /// All that wait for their turn, which does not come.
     pub(crate) fn take_waiting(&mut self) -> VecDeque<(SessionId, MigrateRequest)> {
         std::mem::take(&mut self.waiting)
+    }
+
+    /// A value was restored, or is not wanted. Others hold its payload until the end of the turn, or
+    /// until a file and replicas have it.
+    pub(crate) fn spend(&mut self, request: Box<DecodeRequest>, unwanted: Option<DecodedValue>) {
+        if let Some(value) = unwanted {
+            self.thread.free(value);
+        }
+        self.spent.push(request);
+        self.has_new_spent = true;
+    }
+
+    /// Has the thread free what nobody else holds.
+    pub(crate) fn free_spent(&mut self) {
+        self.has_new_spent = false;
+        for request in self.spent.extract_if(.., |request| !request.is_shared()) {
+            self.thread.free(request);
+        }
     }
 
     pub(crate) fn next_encoding(&mut self) -> u64 {
@@ -233,7 +255,7 @@ impl MigrationDriver {
 
     /// When something is due.
     pub(crate) fn wakes_at_ms(&self) -> Option<u64> {
-        if self.has_more || self.has_spent || !self.done.is_empty() {
+        if self.has_more || self.has_new_spent || !self.done.is_empty() {
             return Some(0);
         }
         let jobs = self.jobs.values().filter_map(|job| job.machine.wakes_at_ms());

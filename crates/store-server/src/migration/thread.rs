@@ -23,8 +23,8 @@ enum Work {
         session: SessionId,
         request: Box<DecodeRequest>,
     },
-    /// To give much memory back takes milliseconds.
-    Free(Vec<u8>),
+    /// What nobody needs any more. To give much memory back takes milliseconds.
+    Free(Box<dyn Send>),
 }
 
 /// What the thread has done.
@@ -33,7 +33,7 @@ pub(crate) enum ValueDone {
     /// A value of a migration is ready to be sent.
     Encoded { job: u64, encoding: u64, payload: Vec<u8> },
     /// A payload has become a value.
-    Decoded { session: SessionId, number: u64, value: DecodedValue },
+    Decoded { session: SessionId, request: Box<DecodeRequest>, value: DecodedValue },
 }
 
 /// A thread that is started with the first value, and ends with this.
@@ -67,10 +67,10 @@ impl ValueThread {
         self.give(Work::Decode { session, request })
     }
 
-    /// Frees what was sent.
-    pub(crate) fn free(&mut self, payload: Vec<u8>) {
+    /// Frees what is not needed any more.
+    pub(crate) fn free(&mut self, spent: impl Send + 'static) {
         // Without a thread it is freed here.
-        let _ = self.give(Work::Free(payload));
+        let _ = self.give(Work::Free(Box::new(spent)));
     }
 
     fn give(&mut self, work: Work) -> io::Result<()> {
@@ -110,11 +110,11 @@ fn do_it(work: Work) -> Option<ValueDone> {
             Some(ValueDone::Encoded { job, encoding, payload: payload.encode() })
         }
         Work::Decode { session, request } => {
-            let (number, value) = (request.number, request.decode());
-            Some(ValueDone::Decoded { session, number, value })
+            let value = request.decode();
+            Some(ValueDone::Decoded { session, request, value })
         }
-        Work::Free(payload) => {
-            drop(payload);
+        Work::Free(spent) => {
+            drop(spent);
             None
         }
     }
