@@ -372,7 +372,7 @@ impl Cluster {
             address: own.clone(),
             flags: me.flags,
             is_ok: self.is_ok,
-            is_paused: matches!(self.manual, Some(Manual::Giving { .. })),
+            is_paused: self.is_paused_for_long(),
             is_forced: false,
             hostname: self.settings.hostname.clone(),
         }
@@ -392,6 +392,16 @@ impl Cluster {
                 false => self.without_withheld(to, message),
             };
             self.output(Output::Send { link, message });
+        }
+    }
+
+    /// The same, or over the connection from there: who was down for long is heard before it is
+    /// reached, and must not serve meanwhile what went to others.
+    pub(crate) fn send_either_way(&mut self, to: NodeIndex, body: Body) {
+        let node = &self.nodes[to];
+        match node.inbound.filter(|_| !node.link.is_some_and(|link| link.is_up)) {
+            Some(inbound) => self.answer(LinkId::Inbound(inbound), body),
+            None => self.send(to, body),
         }
     }
 

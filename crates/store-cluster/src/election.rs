@@ -46,9 +46,20 @@ pub(crate) enum Manual {
     /// This master gives its slots to a replica.
     Giving { to: NodeIndex, until: u64 },
     /// This replica waits until it has all that its master had when it paused.
-    Waiting { until: u64, master_offset: Option<u64> },
-    /// This replica stands although its master works.
-    Standing { until: u64 },
+    Waiting { until: u64, pause: Option<Pause> },
+    /// This replica stands although its master works. Its clients are paused, unless the operator
+    /// did not want it asked.
+    Standing { until: u64, pause: Option<Pause> },
+}
+
+/// A master's clients are paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pause {
+    /// All that they wrote.
+    offset: u64,
+    /// The connections to the master and from it. A master that starts again has others, and pauses
+    /// nobody.
+    links: (Option<u32>, Option<u64>),
 }
 
 impl Cluster {
@@ -304,6 +315,8 @@ impl Cluster {
 
     /// `sender` voted for me.
     pub(crate) fn count_vote(&mut self, sender: NodeIndex, header: &Header) {
+        // This node may have stood still: its master's clients write again by now.
+        self.check_manual();
         if !self.election.is_asked || !self.nodes[sender].is_voter() {
             return;
         }
@@ -336,12 +349,21 @@ impl Cluster {
         self.election = Election::default();
         let until = self.ms() + MANUAL_MS;
         if is_forced {
-            self.manual = Some(Manual::Standing { until });
+            self.manual = Some(Manual::Standing { until, pause: None });
             return;
         }
-        self.manual = Some(Manual::Waiting { until, master_offset: None });
+        self.manual = Some(Manual::Waiting { until, pause: None });
         if let Some(master) = self.me().master {
             self.send(master, Body::ManualStart);
+        }
+    }
+
+    /// Whether my clients are paused for as long as a replica may try that hears of it now. Towards
+    /// the end of the pause one that began to try again would win when they write again.
+    pub(crate) fn is_paused_for_long(&self) -> bool {
+        match self.manual {
+            Some(Manual::Giving { until, .. }) => self.ms() + MANUAL_MS <= until,
+            _ => false,
         }
     }
 
@@ -361,31 +383,52 @@ impl Cluster {
     /// My master's clients are paused, and this is all that they wrote. What it says last counts: a
     /// script that it could not hold back may have gone on.
     pub(crate) fn note_paused_offset(&mut self, offset: u64) {
-        if let Some(Manual::Waiting { master_offset, .. }) = &mut self.manual {
-            *master_offset = Some(offset);
+        let links = self.links_with_master();
+        if let Some(Manual::Waiting { pause, .. }) = &mut self.manual {
+            *pause = Some(Pause { offset, links });
         }
+    }
+
+    fn links_with_master(&self) -> (Option<u32>, Option<u64>) {
+        let Some(master) = self.me().master.map(|master| &self.nodes[master]) else {
+            return (None, None);
+        };
+        (master.link.filter(|link| link.is_up).map(|link| link.number), master.inbound)
     }
 
     /// Stands once everything is here.
     pub(crate) fn handle_manual_offset(&mut self) {
-        if let Some(Manual::Waiting { until, master_offset: Some(offset) }) = self.manual
-            && offset == self.data.offset
+        if let Some(Manual::Waiting { until, pause: Some(pause) }) = self.manual
+            && (self.has_everything(pause) || self.breaks(Flaw::StandsBehind))
         {
-            self.manual = Some(Manual::Standing { until });
+            self.manual = Some(Manual::Standing { until, pause: Some(pause) });
         }
     }
 
-    pub(crate) fn check_manual_timeout(&mut self) {
-        let until = match self.manual {
-            Some(
-                Manual::Giving { until, .. }
-                | Manual::Waiting { until, .. }
-                | Manual::Standing { until },
-            ) => until,
+    /// Whether this replica follows its master's data up to here. Its offset alone says nothing: one
+    /// that has nothing yet counts from zero, as a master does that has just loaded its keys.
+    fn has_everything(&self, pause: Pause) -> bool {
+        let settings = &self.settings;
+        let silence_max = settings.ping_period.saturating_add(settings.node_timeout);
+        let is_young = |at: u64| self.ms().saturating_sub(at) <= silence_max;
+        pause.offset == self.data.offset && self.data.in_step_at.is_some_and(is_young)
+    }
+
+    /// Ends an operator's failover whose time is over, or whose master may not pause its clients
+    /// any more.
+    pub(crate) fn check_manual(&mut self) {
+        let (until, pause) = match self.manual {
+            Some(Manual::Giving { until, .. }) => (until, None),
+            Some(Manual::Waiting { until, pause } | Manual::Standing { until, pause }) => {
+                (until, pause)
+            }
             None => return,
         };
         if until < self.ms() {
             self.log(Event::ManualFailoverTimedOut);
+            self.end_manual();
+        } else if pause.is_some_and(|pause| pause.links != self.links_with_master()) {
+            self.log(Event::ManualFailoverLostMaster);
             self.end_manual();
         }
     }

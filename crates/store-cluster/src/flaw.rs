@@ -47,6 +47,8 @@ pub enum Flaw {
     NoAgeLimit,
     /// Replicas stand in any order.
     NoRank,
+    /// In a failover by hand, a replica does not wait for what its master wrote last.
+    StandsBehind,
     /// A replica that lost an election gives up.
     NoRetry,
     /// A master that lost its last slot stays one.

@@ -18,7 +18,7 @@ const HANDSHAKE_MIN_MS: u64 = 1_000;
 impl Cluster {
     pub(crate) fn tick(&mut self) {
         self.ticks += 1;
-        self.check_manual_timeout();
+        self.check_manual();
         self.forgotten.retain(|_, until| *until > self.now.monotonic_ms);
         self.drop_old_handshakes();
         self.dial_all();

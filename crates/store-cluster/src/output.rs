@@ -153,6 +153,9 @@ pub enum Event {
     },
     /// An operator's failover was given up.
     ManualFailoverTimedOut,
+    /// An operator's failover was given up: the master may have started again, and its clients may
+    /// write.
+    ManualFailoverLostMaster,
     /// Who answered at this node's address is another one.
     AddressReused(NodeId),
     /// Keys of these slots came back with a restart. Their owner has them: they go.

@@ -143,9 +143,13 @@ impl Cluster {
                 self.say_again(sender);
             }
         }
-        self.note_role(sender, header);
-        self.note_claims(sender, header, is_pong && !is_inbound);
-        self.settle_collision(sender, header);
+        // A replica that did not know an epoch of its own has become a master since: this is late.
+        let is_late = header.current_epoch < self.nodes[sender].config_epoch;
+        if header.master.is_none() || !is_late {
+            self.note_role(sender, header);
+            self.note_claims(sender, header, is_pong && !is_inbound);
+            self.settle_collision(sender, header);
+        }
         self.read_gossip(sender, gossip);
     }
 
@@ -172,12 +176,16 @@ impl Cluster {
 
     /// The role of a node is what its master's name says.
     fn note_role(&mut self, sender: NodeIndex, header: &Header) {
-        match header.master {
-            None => self.make_master(sender),
-            Some(id) => {
-                let master = self.nodes.find(id).filter(|master| *master != sender);
-                self.make_replica(sender, master);
-            }
+        let Some(id) = header.master else { return self.make_master(sender) };
+        let master = self.nodes.find(id).filter(|master| *master != sender);
+        self.make_replica(sender, master);
+        let Some(master) = master else { return };
+        // Who is followed has taken over, and may have died before it was heard here: whoever knew
+        // it as a replica would follow one dead node for another.
+        let node = &self.nodes[master];
+        if node.is_replica() && master != self.me && header.config_epoch > node.config_epoch {
+            let (id, slots) = (node.id, Arc::clone(&header.slots));
+            self.receive_update(&Update { id, config_epoch: header.config_epoch, slots });
         }
     }
 
@@ -229,7 +237,7 @@ impl Cluster {
         };
         let stale = others.iter().find(is_stale);
         if let Some(owner) = stale.and_then(|slot| self.owner(slot)) {
-            self.send(sender, Body::Update(self.update_about(owner)));
+            self.send_either_way(sender, Body::Update(self.update_about(owner)));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::epochs::header_of;
 use crate::town::{TIMEOUT, Town, address, id};
 
 /// A node hears a packet of another one.
-fn tell(town: &mut Town, (from, to): (usize, usize), header: Header, body: Body) {
+pub(crate) fn tell(town: &mut Town, (from, to): (usize, usize), header: Header, body: Body) {
     let (peer, local, now) = (address(from), address(to), town.time());
     let ends = Ends { peer: &peer.ip, local: &local.ip };
     let message = Message { header, body };

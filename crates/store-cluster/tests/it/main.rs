@@ -4,6 +4,7 @@ mod adopted;
 mod claims;
 mod config;
 mod epochs;
+mod heirs;
 mod hostile;
 mod real;
 mod route;

@@ -57,6 +57,11 @@ pub(crate) fn words(machine: &Cluster, now_ms: u64, event: &Event) -> (LogLevel,
             format!("Migrating to orphaned master {to}: it has no replica that works.")
         }
         Event::ManualFailoverTimedOut => "Manual failover timed out.".to_owned(),
+        Event::ManualFailoverLostMaster => {
+            "Manual failover ended: the connection to the master was lost, and its clients may \
+             write again. Ask for it again."
+                .to_owned()
+        }
         Event::AddressReused(id) => format!(
             "Another node answers at the address of {id}: it is not dialled any more until it \
              tells where it is."
