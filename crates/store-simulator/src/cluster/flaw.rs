@@ -55,6 +55,7 @@ pub const CONTROLS: &[Control] = &[
     core("dead-keeps-slots", Flaw::DeadKeepsSlots, Rule::K5),
     core("no-update-messages", Flaw::NoUpdateMessages, Rule::K5),
     core("no-unclaimed-bits", Flaw::NoUnclaimedBits, Rule::K5),
+    core("stands-behind", Flaw::StandsBehind, Rule::K8),
     core("no-grandmaster-rule", Flaw::NoGrandmasterRule, Rule::K6),
     core("migrate-at-once", Flaw::MigrateAtOnce, Rule::K6),
     core("handshake-from-gossip", Flaw::HandshakeFromGossip, Rule::K7),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use store_cluster::{Body, Cluster, Event as Note, Flags, Message, NodeId, SlotSet};
 
+use super::by_hand::ByHand;
 use super::world::World;
 use crate::network::Host as HostIndex;
 use crate::queue::Real;
@@ -101,6 +102,8 @@ pub(crate) struct Judge {
     /// When a master last had a replica that worked and was not cut off from anybody.
     replica_seen_at: BTreeMap<NodeId, Real>,
     spans: Vec<Option<Span>>,
+    /// Who takes over by an operator's order, with its master's help.
+    pub(crate) by_hand: Vec<Option<ByHand>>,
 }
 
 impl Judge {
@@ -120,6 +123,7 @@ impl Judge {
             state_changed_at: vec![0; hosts],
             replica_seen_at: BTreeMap::new(),
             spans: vec![None; hosts],
+            by_hand: vec![None; hosts],
         }
     }
 
@@ -206,10 +210,13 @@ impl World {
             Note::ElectionWon { epoch, quorum } => {
                 self.outcome.elections += 1;
                 self.judge.see_win(now, host, *epoch, *quorum);
+                self.judge_win_by_hand(host);
             }
             Note::ElectionStarted { planned_at, is_manual: false, .. } => {
+                self.judge.by_hand[host] = None;
                 self.judge_standing(host, *planned_at);
             }
+            Note::ElectionStarted { is_manual: true, .. } => self.note_standing_by_hand(host),
             Note::StateChanged { is_ok } => self.judge_state(host, *is_ok),
             Note::Migrating { to } => {
                 self.outcome.moves += 1;

@@ -1,11 +1,12 @@
 //! Nodes of a cluster: gossip, failures, elections, slots that move, operators in a hurry.
 //!
 //! ```text
-//! seed ─► Climate ─► hosts (store-cluster, a disk, a clock) ─ links ─► Judge: K1 … K7, K9 … K11
+//! seed ─► Climate ─► hosts (store-cluster, a disk, a clock) ─ links ─► Judge: K1 … K11
 //!            faults and operators until the world is healed; then all must agree
 //! ```
 //! Nodes pass values, not bytes; one world in sixteen passes every message through the codec.
 
+mod by_hand;
 mod climate;
 mod driver;
 mod end;

@@ -92,7 +92,9 @@ impl World {
     }
 
     fn fail_over(&mut self, host: HostIndex, mode: FailoverMode) {
-        self.on(host, |core, now| core.fail_over(now, mode).is_ok());
+        if self.on(host, |core, now| core.fail_over(now, mode).is_ok()) {
+            self.note_failover(host, mode == FailoverMode::Plain);
+        }
     }
 
     /// Two replicas, of one master if there are two, take over at the same moment.

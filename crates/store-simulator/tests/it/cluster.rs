@@ -13,6 +13,7 @@ const RARE: &[&str] = &[
     "epoch-without-persist",
     "no-grandmaster-rule",
     "no-unclaimed-bits",
+    "stands-behind",
     "vote-before-fsync",
     "vote-on-full-disk",
     "votes-unseen",
