@@ -250,7 +250,11 @@ impl Cluster {
         if slots.intersects(&self.unclaimed) {
             Arc::make_mut(&mut slots).remove_all(&self.unclaimed);
         }
-        Update { id: node.id, config_epoch: node.config_epoch, slots }
+        let config_epoch = match owner == self.me {
+            true => self.told_epoch(node.config_epoch),
+            false => node.config_epoch,
+        };
+        Update { id: node.id, config_epoch, slots }
     }
 
     /// Everything but heartbeats, from a node that is known.

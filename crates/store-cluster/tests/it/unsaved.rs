@@ -1,7 +1,10 @@
 //! Nodes whose nodes.conf cannot be written.
 
-use store_cluster::{AdminError, FailoverMode};
+use std::sync::Arc;
 
+use store_cluster::{AdminError, Body, Ends, FailoverMode, Header, LinkId, Message, SlotSet};
+
+use crate::epochs::header_of;
 use crate::town::{Town, id};
 
 /// The first master is lost, and the file of a node with it.
@@ -79,6 +82,14 @@ fn a_master_whose_claim_is_kept_goes_on_with_that() {
         node.nodes()[node.nodes().find(id(0)).unwrap()].config_epoch
     };
     assert!(town.nodes[0].is_ok() && town.nodes[1].is_ok(), "it serves");
+    assert_eq!(told(&town), epoch, "it tells what it has kept");
+    // Somebody claims its slots, and is told that it is behind.
+    let slots = Arc::new(SlotSet::of(0..11_000));
+    let header = Header { slots, ..header_of(&mut town, 1) };
+    let message = Message { header, body: Body::Pong(Vec::new()) };
+    let now = town.time();
+    town.nodes[0].handle_message(now, LinkId::Inbound(999), Ends::default(), &message);
+    town.settle();
     assert_eq!(told(&town), epoch, "it tells what it has kept");
     let now = town.time();
     town.nodes[0].handle_file_written(now);
