@@ -10,7 +10,8 @@
 //!                  ─ the taker answers and claims it ─► the taker's, whatever the epochs
 //! taker  NODE ─► no claim of the giver counts until it has answered without it,
 //!                and none with an epoch that it had until then
-//!             ─► unless it answers for two node-timeouts that it has the slot: it has it again
+//!             ─► while it answers that it has the slot with a newer epoch, it is not served here;
+//!                after two node-timeouts of that it is the giver's again
 //! ```
 //! An answer is a pong to a ping that left after the order, over the connection from here: it
 //! cannot be of before, as any other packet may be. Redis does nothing of this; either end alone
@@ -163,6 +164,15 @@ impl Cluster {
         if self.taken.len() != count {
             self.save(Save::Later);
         }
+    }
+
+    /// Whether the giver of a slot that was taken says, having heard of it, that it has it with a
+    /// newer epoch. It may have been elected in this node's place, and serve it: until that is
+    /// known, this node does not.
+    #[inline]
+    pub(crate) fn is_disputed(&self, slot: u16) -> bool {
+        let taken = self.taken.get(&slot);
+        taken.is_some_and(|taken| taken.disputed_since.is_some())
     }
 
     /// `sender`, which may have taken slots from here, said so or not: an answer tells.

@@ -108,6 +108,7 @@ impl Cluster {
             && self.owner(slot) == Some(self.me)
             && self.migrating.is_empty()
             && self.importing.is_empty()
+            && !self.is_disputed(slot)
     }
 
     /// Why a session may not wait for keys of `slot` here any longer. `reads_replica`: whether it
@@ -182,6 +183,9 @@ impl Cluster {
         slot: u16,
         owner: NodeIndex,
     ) -> Option<Refusal> {
+        if owner == self.me && self.is_disputed(slot) && !request.is_shard_channel {
+            return Some(Refusal::TryAgain);
+        }
         let reads_here = request.is_read_only_session || request.is_shard_channel;
         let is_own_shard = self.me().master == Some(owner) && reads_here && !request.is_write;
         if owner == self.me || is_own_shard {

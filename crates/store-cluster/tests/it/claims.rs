@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use store_cluster::{
-    Body, Cluster, Ends, Header, LinkId, Message, NodeId, Output, Settings, SlotChange, SlotSet,
-    Update,
+    Body, Cluster, Ends, Header, LinkId, Message, NodeId, Output, Refusal, RouteRequest, Settings,
+    SlotChange, SlotSet, Update, Verdict,
 };
+use store_resp::slot::slot_of;
 
 use crate::epochs::header_of;
 use crate::town::{TIMEOUT, Town, address, id};
@@ -166,6 +167,11 @@ fn a_giver_that_has_its_slot_again_is_believed_in_the_end() {
     let file = file.replace("currentEpoch ", "currentEpoch 5");
     town.restart(0, &file);
     town.is_silent[0] = false;
+    town.run(TIMEOUT);
+    let key = (0..).map(|n: u32| n.to_string()).find(|key| slot_of(key.as_bytes()) == 0).unwrap();
+    let request = RouteRequest { keys: &[key.as_bytes()], ..RouteRequest::default() };
+    let verdict = town.nodes[1].route(request, |_| true);
+    assert_eq!(verdict, Verdict::Refused(Refusal::TryAgain), "two would serve it");
     town.run(20 * TIMEOUT);
     let owners: Vec<_> = (0..4).map(|number| town.owner_of(number, 0)).collect();
     assert_eq!(owners, [Some(id(0)); 4], "the two would argue for ever");
