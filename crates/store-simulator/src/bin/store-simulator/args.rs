@@ -6,11 +6,13 @@ use crate::worlds::{ALL, Worlds};
 const CONTROL_SEEDS_MAX: u64 = 10_000;
 
 pub(crate) const USAGE: &str = "\
-usage: store-simulator [--worlds NAME] [--seeds N] [--control NAME] [--seed S [--trace]] [--jobs N]
+usage: store-simulator [--worlds NAME] [--seeds N [--from S]] [--control NAME] [--seed S [--trace]]
+                       [--jobs N]
        store-simulator --nodes N [--seed S]
 
   --worlds NAME   only these: replication, sentinel, cluster or moves
   --seeds N       worlds of each kind (default 2000); controls get at most 10000
+  --from S        worlds from this seed on, without controls: a long run in pieces
   --control NAME  only this control
   --seed S        only the world of this seed
   --trace         print what happens in that world, a line each
@@ -23,6 +25,7 @@ usage: store-simulator [--worlds NAME] [--seeds N] [--control NAME] [--seed S [-
 pub(crate) struct Args {
     pub(crate) worlds: Option<&'static str>,
     pub(crate) seeds: u64,
+    pub(crate) from: Option<u64>,
     pub(crate) control: Option<&'static str>,
     pub(crate) seed: Option<u64>,
     pub(crate) trace: bool,
@@ -37,6 +40,7 @@ impl Args {
         let mut args = Args {
             worlds: None,
             seeds: 2_000,
+            from: None,
             control: None,
             seed: None,
             trace: false,
@@ -50,6 +54,7 @@ impl Args {
                 "--worlds" => args.worlds = Some(worlds(&value()?)?),
                 "--seeds" => args.seeds = number(&word, &value()?)?,
                 "--seed" => args.seed = Some(number(&word, &value()?)?),
+                "--from" => args.from = Some(number(&word, &value()?)?),
                 "--jobs" => args.jobs = number(&word, &value()?)?.clamp(1, 64) as usize,
                 "--control" => args.control = Some(control(&value()?)?),
                 "--nodes" => args.nodes = Some(number(&word, &value()?)?.clamp(6, 2_000) as usize),

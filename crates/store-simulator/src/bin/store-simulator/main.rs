@@ -43,15 +43,19 @@ fn main() -> ExitCode {
 fn run_all(args: &Args, worlds: &Worlds) -> bool {
     let mut is_kept = true;
     if args.control.is_none() {
-        let found = sweep(worlds, args.seeds, args.jobs, None);
+        let from = args.from.unwrap_or(0);
+        let found = sweep(worlds, from..from + args.seeds, args.jobs, None);
         is_kept = found.first.is_none();
         print_worlds(worlds, &found);
+    }
+    if args.from.is_some() {
+        return is_kept;
     }
     for (place, flaw) in (worlds.flaws)().iter().enumerate() {
         if args.control.is_some_and(|chosen| chosen != flaw.name) {
             continue;
         }
-        let found = sweep(worlds, args.control_seeds(), args.jobs, Some(place));
+        let found = sweep(worlds, 0..args.control_seeds(), args.jobs, Some(place));
         match found.first {
             Some((seed, broken)) => {
                 println!(
@@ -76,6 +80,7 @@ fn print_worlds(worlds: &Worlds, found: &Found) {
         None => println!("nothing broken"),
         Some((seed, broken)) => {
             println!("{} BROKEN in {} of them", broken.rule, found.violations);
+            println!("seeds {:?}", found.seeds_broken);
             println!("seed {seed} at {} ms: {}", broken.at, broken.what);
             let name = worlds.name;
             println!("replay: cargo xtask simulate store --worlds {name} --seed {seed} --trace");

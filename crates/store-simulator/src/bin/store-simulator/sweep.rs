@@ -1,5 +1,6 @@
 //! Many seeds on a few threads. Which seed is found does not depend on how many.
 
+use std::ops::Range;
 use std::panic;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,11 @@ pub(crate) struct Found {
     pub(crate) counts: Vec<(&'static str, u64)>,
     pub(crate) violations: u64,
     pub(crate) first: Option<(u64, Broken)>,
+    /// All seeds that broke a rule, up to a page of them.
+    pub(crate) seeds_broken: Vec<u64>,
 }
+
+const SEEDS_TOLD_MAX: usize = 50;
 
 impl Found {
     fn add(&mut self, seed: u64, run: Run) {
@@ -31,15 +36,18 @@ impl Found {
         }
         let Some(broken) = run.broken else { return };
         self.violations += 1;
+        if self.seeds_broken.len() < SEEDS_TOLD_MAX {
+            self.seeds_broken.push(seed);
+        }
         if self.first.as_ref().is_none_or(|(first, _)| seed < *first) {
             self.first = Some((seed, broken));
         }
     }
 }
 
-/// All seeds below `seeds`; with a flaw, until it is caught.
-pub(crate) fn sweep(worlds: &Worlds, seeds: u64, jobs: usize, flaw: Option<usize>) -> Found {
-    let next = AtomicU64::new(0);
+/// All these seeds; with a flaw, until it is caught.
+pub(crate) fn sweep(worlds: &Worlds, seeds: Range<u64>, jobs: usize, flaw: Option<usize>) -> Found {
+    let next = AtomicU64::new(seeds.start);
     let found = Mutex::new(Found::default());
     thread::scope(|scope| {
         for _ in 0..jobs {
@@ -48,10 +56,10 @@ pub(crate) fn sweep(worlds: &Worlds, seeds: u64, jobs: usize, flaw: Option<usize
                     let start = next.fetch_add(CHUNK, Ordering::Relaxed);
                     let is_caught = |found: &Found| flaw.is_some() && found.first.is_some();
                     let is_over = is_caught(&found.lock().expect("no thread panics with this"));
-                    if start >= seeds || is_over {
+                    if start >= seeds.end || is_over {
                         return;
                     }
-                    for seed in start..(start + CHUNK).min(seeds) {
+                    for seed in start..(start + CHUNK).min(seeds.end) {
                         let run = run(worlds, seed, flaw);
                         found.lock().expect("no thread panics with this").add(seed, run);
                     }
