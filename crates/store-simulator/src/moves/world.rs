@@ -146,7 +146,8 @@ pub struct World {
     /// operator gives up.
     old_percent: u64,
     pub(super) gives_up_percent: u64,
-    crashed_at: [Option<Real>; 2],
+    /// When each life of a node ended.
+    crashed_at: [Vec<Real>; 2],
     is_traced: bool,
 }
 
@@ -218,7 +219,7 @@ impl World {
             old_percent: if random.percent(50) { 70 } else { 0 },
             gives_up_percent: if random.percent(30) { 10 } else { 0 },
             random,
-            crashed_at: [None; 2],
+            crashed_at: [Vec::new(), Vec::new()],
             is_traced: false,
         }
     }
@@ -350,7 +351,8 @@ impl World {
     /// Whether what a node said in that life left before it crashed.
     fn has_left(&self, node: usize, life: u32, leaves_at: Real) -> bool {
         let this = &self.nodes[node];
-        this.life == life || self.crashed_at[node].is_some_and(|at| leaves_at <= at)
+        let crashed_at = self.crashed_at[node].get(life as usize);
+        this.life == life || crashed_at.is_some_and(|at| leaves_at <= *at)
     }
 
     fn fault(&mut self) {
@@ -362,7 +364,7 @@ impl World {
         if self.nodes[node].is_up {
             self.note(|| format!("node {node} crashes"));
             self.nodes[node].crash(now);
-            self.crashed_at[node] = Some(now);
+            self.crashed_at[node].push(now);
             self.outcome.crashes += 1;
             self.drop_links(node);
             for place in 0..SLOTS {
