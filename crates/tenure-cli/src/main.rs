@@ -36,6 +36,7 @@ mod sidecar;
 mod sight;
 mod status;
 mod store_options;
+mod systemd;
 mod usage;
 mod watch;
 mod who;

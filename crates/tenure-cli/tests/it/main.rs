@@ -53,6 +53,7 @@ mod stage;
 mod stderr;
 mod stdout;
 mod strict;
+mod systemd;
 mod take_over;
 mod upgrade;
 mod words;
