@@ -189,6 +189,7 @@ impl BusyLoop<'_> {
                 Message::SentinelFile(_) => {}
                 Message::Value(done) => self.migrations.done.push(done),
                 Message::NodesFile(written) => self.nodes_written.push(written),
+                Message::AreYouAlive(answer) => drop(answer.try_send(())),
                 Message::Attach(stream) => {
                     self.admit(busy, |acceptor, to| acceptor.attach(stream, to));
                 }

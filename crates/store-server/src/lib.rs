@@ -48,7 +48,7 @@ mod unauthenticated;
 pub use allocator::Allocator;
 pub use listen::ListenError;
 pub use persistence::volatile_folder;
-pub use server::{Server, ServerBuilder, StartError, StopSignal, Stopper};
+pub use server::{Liveness, Server, ServerBuilder, StartError, StopSignal, Stopper};
 pub use store_engine::{Config, LogLevel};
 pub use store_persist::disk::{Disk, DiskFile, Fault, SimulatedDisk, SyncFile};
 pub use tls::TlsError;

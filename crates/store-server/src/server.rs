@@ -5,8 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use mio::{Poll, Waker};
 use store_engine::{
@@ -407,6 +408,11 @@ impl Server {
         self.stopper.clone()
     }
 
+    /// A handle that finds out from any thread whether the server's loop still turns.
+    pub fn liveness(&self) -> Liveness {
+        Liveness { stopper: self.stopper(), unanswered: None }
+    }
+
     /// Waits until the server is stopped by SHUTDOWN or a [`Stopper`].
     ///
     /// Fails if its event queue failed.
@@ -480,6 +486,36 @@ impl Stopper {
     fn tell(&self, message: Message) -> io::Result<()> {
         self.messages.send(message).map_err(|_| io::Error::other("the server has stopped"))?;
         self.waker.wake()
+    }
+}
+
+/// Asks a server's loop for a sign of life: for a watchdog.
+pub struct Liveness {
+    stopper: Stopper,
+    /// The question that was not answered yet: a loop that hangs is not asked again.
+    unanswered: Option<Receiver<()>>,
+}
+
+impl Liveness {
+    /// Whether the loop answers within this time. It does while a script is busy (see
+    /// `busy-reply-threshold`), and not while one command, or a disk, holds it up. No client is
+    /// needed for it, so it does not depend on passwords and limits.
+    pub fn answers_within(&mut self, limit: Duration) -> bool {
+        let answered = match self.unanswered.take() {
+            Some(answered) => answered,
+            None => {
+                let (answer, answered) = sync_channel(1);
+                if self.stopper.tell(Message::AreYouAlive(answer)).is_err() {
+                    return false;
+                }
+                answered
+            }
+        };
+        let outcome = answered.recv_timeout(limit);
+        if outcome == Err(RecvTimeoutError::Timeout) {
+            self.unanswered = Some(answered);
+        }
+        outcome.is_ok()
     }
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tenure::config::{Config, Origin};
+use tenure_core::timing::duration_text;
 use tenure_sidecar::{ServerSettings, SidecarError};
 
 use crate::exit::Failure;
@@ -77,7 +78,43 @@ fn is_switched_off(config: &Config) -> bool {
     !config.enabled || !config.defaults.enabled && !named.any(|election| election.enabled)
 }
 
-/// `store`, `profile`, `settings` (each `key`, `value`, `origin`), `warnings` (likewise, `text`).
+/// A value that nobody set and that follows from another one.
+struct Derived {
+    key: String,
+    value: String,
+    rule: &'static str,
+}
+
+/// The times that follow from a ttl, where they are not set: for `defaults`, and for each election
+/// that has times of its own.
+fn derived(config: &Config) -> Vec<Derived> {
+    let is_set = |key: &str| config.settings().iter().any(|setting| setting.key == key);
+    let named = config.elections.iter();
+    let named = named.map(|(name, election)| (format!("elections.{name}"), election));
+    let scopes = [("defaults".to_owned(), &config.defaults)].into_iter().chain(named);
+    let mut rows = Vec::new();
+    for (scope, election) in scopes {
+        let Ok(timing) = election.timing() else { continue };
+        let times = [
+            ("renew_every", election.renew_every, timing.renew_every(), "a third of ttl"),
+            ("stop_grace", election.stop_grace, timing.stop_grace(), "30 % of ttl"),
+        ];
+        let has_own = ["ttl", "renew_every", "stop_grace"];
+        if !has_own.iter().any(|name| is_set(&format!("{scope}.{name}"))) {
+            continue;
+        }
+        for (name, given, value, rule) in times {
+            if given.is_none() {
+                let key = format!("{scope}.{name}");
+                rows.push(Derived { key, value: duration_text(value), rule });
+            }
+        }
+    }
+    rows
+}
+
+/// `store`, `profile`, `settings` (each `key`, `value`, `origin`), `derived` (`key`, `value`,
+/// `rule`), `warnings` (`key`, `origin`, `text`).
 fn as_json(config: &Config) -> serde_json::Value {
     let settings = config.settings().iter().map(|setting| {
         json!({
@@ -86,6 +123,9 @@ fn as_json(config: &Config) -> serde_json::Value {
             "origin": setting.origin.to_string(),
         })
     });
+    let derived = derived(config)
+        .into_iter()
+        .map(|row| json!({ "key": row.key, "value": row.value, "rule": row.rule }));
     let warnings = config.warnings().iter().map(|warning| {
         json!({
             "key": warning.key,
@@ -97,6 +137,7 @@ fn as_json(config: &Config) -> serde_json::Value {
         "store": config.store.url().map(|_| config.store.to_string()),
         "profile": config.profile,
         "settings": settings.collect::<Vec<_>>(),
+        "derived": derived.collect::<Vec<_>>(),
         "warnings": warnings.collect::<Vec<_>>(),
     })
 }
@@ -111,7 +152,11 @@ fn as_text(config: &Config) -> String {
     let rows = config.settings().iter().map(|setting| {
         vec![plain(&setting.key), shown(&setting.value), plain(&setting.origin.to_string())]
     });
-    let mut text = table(&["SETTING", "VALUE", "FROM"], &rows.collect::<Vec<_>>());
+    let derived = derived(config).into_iter();
+    let derived = derived.map(|row| vec![plain(&row.key), row.value, row.rule.to_owned()]);
+    let mut rows: Vec<Vec<String>> = rows.chain(derived).collect();
+    rows.sort();
+    let mut text = table(&["SETTING", "VALUE", "FROM"], &rows);
     if is_switched_off(config) {
         text += "\nelections are switched off (TENURE_ENABLED or enabled = false): every instance \
                  acts alone, and no store is asked\n";

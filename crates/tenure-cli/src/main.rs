@@ -29,12 +29,14 @@ mod members;
 mod once;
 mod own_program;
 mod pause;
+mod probe;
 mod run;
 mod serve;
 mod sidecar;
 mod sight;
 mod status;
 mod store_options;
+mod systemd;
 mod usage;
 mod watch;
 mod who;
@@ -78,6 +80,7 @@ enum Command {
     #[command(subcommand)]
     Local(local::Command),
     Sidecar(sidecar::Arguments),
+    Probe(probe::Arguments),
     Demo(demo::Arguments),
     Serve(serve::Arguments),
     Cli(cli::Arguments),
@@ -220,6 +223,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Config(command) => config_check::run(command),
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
+        Command::Probe(arguments) => probe::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Cli(arguments) => Ok(cli::run(&arguments)),

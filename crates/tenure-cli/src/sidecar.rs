@@ -17,6 +17,7 @@ use crate::logging::LogOptions;
 use crate::output::{plain, result, talk};
 use crate::run::signals::somebody_listens;
 use crate::store_options::{self, StoreOptions};
+use crate::systemd;
 
 /// Take part in elections and serve their health, status, metrics, events and a page over HTTP.
 ///
@@ -102,7 +103,9 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
         names if names.is_empty() => "no election yet".to_owned(),
         names => names.join(", "),
     };
-    result(&format!("serving {names} at {url}"));
+    let status = format!("serving {names} at {url}");
+    result(&status);
+    let systemd = systemd::introduce(&status);
     let certificates = server.certificates();
     let ends = async {
         tokio::select! {
@@ -111,6 +114,8 @@ async fn serve(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
     };
     server.serve(ends).await;
+    // When it cannot be told, it notices the end itself.
+    let _ = systemd.map(|systemd| systemd.stopping());
     let asked_again = async {
         tokio::time::sleep(SAME_SIGNAL_WITHIN).await;
         signals.forget();

@@ -188,7 +188,7 @@ impl Scrape {
         let streams = self.0.streams.count() as f64;
         single(encoder, "tenure_event_streams", "Open streams of events", &NO_LABELS, streams)?;
         let version = [("version", env!("CARGO_PKG_VERSION"))];
-        single(encoder, "tenure_build", "The version, as a label", &version, 1.0)?;
+        single(encoder, "tenure_build_info", "The version, as a label", &version, 1.0)?;
 
         let help = "Hooks by outcome";
         let mut family =

@@ -2,7 +2,7 @@
 
 mod newer;
 mod steps;
-mod tools;
+pub(crate) mod tools;
 
 use std::time::Instant;
 

@@ -15,6 +15,8 @@ impl EventLoop {
                 Message::Value(done) => self.migrations.done.push(done),
                 Message::SentinelFile(written) => self.sentinel_file_written(written),
                 Message::NodesFile(written) => self.nodes_written.push(written),
+                // Whoever asked may have stopped waiting.
+                Message::AreYouAlive(answer) => drop(answer.try_send(())),
                 Message::Attach(stream) => {
                     self.admit(|acceptor, admission| acceptor.attach(stream, admission));
                 }

@@ -35,7 +35,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
@@ -80,6 +80,8 @@ pub(crate) enum Message {
     Stop(Option<StopSignal>),
     /// Serve this end of a socket pair.
     Attach(UnixStream),
+    /// Say that the loop turns.
+    AreYouAlive(SyncSender<()>),
     /// Something became of a file.
     File(FileEvent),
     /// The name of a peer was looked up.

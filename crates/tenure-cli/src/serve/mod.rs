@@ -147,8 +147,10 @@ fn serve(
         logger.log(LogLevel::Notice, &text);
     }
     supervisor.tell_ready(&logger);
+    supervisor.watch(server.liveness(), &logger);
     stop_on_signals(signals, server.stopper(), logger.clone());
     server.wait()?;
+    supervisor.tell_stopping(&logger);
     logger.log(LogLevel::Notice, "Bye bye...");
     Ok(ExitCode::SUCCESS)
 }

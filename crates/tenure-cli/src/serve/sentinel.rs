@@ -158,8 +158,10 @@ fn serve(
     let server = start(builder, logger)?;
     let _pid_file = PidFile::create(&pid_path, logger);
     supervisor.tell_ready(logger);
+    supervisor.watch(server.liveness(), logger);
     stop_on_signals(signals, server.stopper(), logger.clone());
     server.wait()?;
+    supervisor.tell_stopping(logger);
     logger.log(LogLevel::Notice, "Sentinel is now ready to exit, bye bye...");
     Ok(ExitCode::SUCCESS)
 }

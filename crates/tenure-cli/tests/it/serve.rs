@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -167,23 +167,6 @@ fn less_is_logged_when_only_warnings_are_asked_for() {
     let log = fs::read_to_string(folder.path().join("log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert!(matches!(lines[..], [line] if line.contains("# Received SIGTERM")), "{lines:?}");
-}
-
-#[test]
-fn systemd_is_told_when_it_is_ready() {
-    let folder = TempFolder::create();
-    let place = folder.path().join("notify");
-    let systemd = UnixDatagram::bind(&place).unwrap();
-    systemd.set_read_timeout(Some(GENEROUS)).unwrap();
-    let mut command = serve(folder.path());
-    command.args(quietly(folder.path())).args(["--supervised", "systemd", "--daemonize", "yes"]);
-    let _server = Process::spawn({
-        command.env("NOTIFY_SOCKET", &place);
-        command
-    });
-    let mut told = [0; 200];
-    let count = systemd.recv(&mut told).unwrap();
-    assert!(String::from_utf8_lossy(&told[..count]).contains("READY=1"));
 }
 
 #[test]

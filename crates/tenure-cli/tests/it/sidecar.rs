@@ -14,8 +14,14 @@ pub(crate) fn sidecar(words: &[&str]) -> Command {
 }
 
 pub(crate) fn get(address: &str, path: &str) -> String {
+    get_with(address, path, "Accept: */*")
+}
+
+/// The same with a header.
+pub(crate) fn get_with(address: &str, path: &str, header: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{header}");
+    write!(stream, "{head}\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text

@@ -69,6 +69,35 @@ fn the_check_refuses_what_the_sidecar_refuses() {
     }
 }
 
+/// What nobody set counts, too.
+#[test]
+fn the_check_shows_the_times_that_follow_from_a_ttl() {
+    let folder = TempFolder::create();
+    let text = "[elections.mailer]\nttl = '60s'\nstop_grace = '5s'\n[elections.report]\n";
+    let file = folder.write("tenure.toml", text);
+    let words = ["config", "check", "--config", file.to_str().unwrap()];
+    let said = CommandOutput::of(plain_command(&words));
+    let row = |key: &str| {
+        let found = said.out.lines().find(|line| line.split_whitespace().next() == Some(key));
+        found.map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "))
+    };
+    let shown = |key: &str| row(key).unwrap_or_else(|| panic!("{key} is not in {}", said.out));
+    assert_eq!(shown("defaults.renew_every"), "3s333ms a third of ttl");
+    assert_eq!(shown("defaults.stop_grace"), "3s 30 % of ttl");
+    assert_eq!(shown("elections.mailer.renew_every"), "20s a third of ttl");
+    assert!(
+        shown("elections.mailer.stop_grace").starts_with("5s ")
+            && row("elections.report.renew_every").is_none()
+    );
+    let json = CommandOutput::of(plain_command(&[&words[..], &["--json"]].concat()));
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let first = &json["derived"][0];
+    assert_eq!(
+        (&first["key"], &first["rule"]),
+        (&"defaults.renew_every".into(), &"a third of ttl".into())
+    );
+}
+
 #[test]
 fn a_hand_over_to_nobody_names_the_members_and_a_pause_is_told_in_short() {
     let stage = Stage::on(Kind::Redis);

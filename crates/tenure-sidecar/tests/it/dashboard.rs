@@ -90,3 +90,30 @@ fn panels_have_numbers_of_their_own_and_titles() {
     assert_eq!(ids.len(), panels.len());
     assert!(panels.iter().all(|panel| !panel["title"].as_str().unwrap().is_empty()));
 }
+
+/// A line in every graph where a term begins: on the instance that leads then, and no other.
+#[test]
+fn a_change_of_leader_is_marked_on_the_instance_that_leads_next() {
+    let dashboard = dashboard();
+    let marks = dashboard["annotations"]["list"].as_array().unwrap();
+    let changes = marks.iter().find(|mark| mark["name"] == "Changes of leader").unwrap();
+    assert_eq!(changes["titleFormat"], "{{instance}} leads {{name}}");
+    let expression = changes["expr"].as_str().unwrap().replace("$name", ".*");
+    // Ada leads from the start, Bob from the third scrape on; Eve is restarted and leads nothing.
+    let text = format!(
+        "evaluation_interval: 15s\ntests:\n  - interval: 15s\n    input_series:\n      \
+         - series: 'tenure_terms_total{{instance=\"ada\",name=\"mailer\"}}'\n        \
+         values: '1 1 1 1 1'\n      \
+         - series: 'tenure_terms_total{{instance=\"bob\",name=\"mailer\"}}'\n        \
+         values: '0 0 1 1 1'\n      \
+         - series: 'tenure_terms_total{{instance=\"eve\",name=\"mailer\"}}'\n        \
+         values: '3 3 0 0 0'\n    promql_expr_test:\n      \
+         - expr: 'count by (instance) ({expression})'\n        eval_time: 45s\n        \
+         exp_samples:\n          - labels: '{{instance=\"bob\"}}'\n            value: 1\n"
+    );
+    let folder = TempFolder::create();
+    let file = folder.write("marks.yaml", &text);
+    let output = Command::new("promtool").args(["test", "rules"]).arg(&file).output();
+    let output = output.expect("promtool is there: see CONTRIBUTING.md");
+    assert!(output.status.success(), "{}\n{text}", String::from_utf8_lossy(&output.stderr));
+}

@@ -45,6 +45,9 @@ fn numbers_follow_the_truth_on_each_store() {
         assert_eq!(value(&there, "tenure_renewal_age_seconds"), None);
         assert_eq!(value(&here, "tenure_terms_total"), Some(1.0));
         assert_eq!(value(&here, "tenure_store_up"), Some(1.0));
+        let build = here.iter().find(|sample| sample.name == "tenure_build_info").unwrap();
+        let version = build.labels["version"].as_str();
+        assert_eq!((build.value, version), (1.0, env!("CARGO_PKG_VERSION")));
         let role = |samples: &[Sample], role: &str| {
             let found =
                 samples.iter().find(|s| s.name == "tenure_role" && s.labels["role"] == role);

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use crate::command::Failure;
 use crate::repository::cargo;
 
-/// Something that must be there before the tests can run.
-struct Tool {
+/// Something that must be there before the tests, or another command, can run.
+pub(crate) struct Tool {
     /// The words that show it is there by succeeding.
     probe: &'static [&'static str],
     source: Source,
@@ -21,6 +21,13 @@ enum Source {
     Component(&'static str),
 }
 
+impl Tool {
+    /// One that these words show, in this package of Debian.
+    pub(crate) const fn packaged(probe: &'static [&'static str], package: &'static str) -> Self {
+        Tool { probe, source: Source::Package(package) }
+    }
+}
+
 const TOOLS: &[Tool] = &[
     Tool { probe: &["cargo", "fmt", "--version"], source: Source::Component("rustfmt") },
     Tool { probe: &["cargo", "clippy", "--version"], source: Source::Component("clippy") },
@@ -29,25 +36,35 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["chromium", "--version"], source: Source::Package("chromium") },
     Tool { probe: &["chromedriver", "--version"], source: Source::Package("chromium-driver") },
     Tool { probe: &["promtool", "--version"], source: Source::Package("prometheus") },
+    Tool { probe: &["systemd-analyze", "--version"], source: Source::Package("systemd") },
+    Tool {
+        probe: &["kubectl", "version", "--client"],
+        source: Source::Package("kubernetes-client"),
+    },
     Tool { probe: &["python3", "--version"], source: Source::Package("python3") },
     Tool { probe: &["python3", "-c", "import ensurepip"], source: Source::Package("python3-venv") },
     Tool { probe: &["node", "--version"], source: Source::Package("nodejs") },
 ];
 
-/// Makes sure that all tools are there, installing packages where that is allowed.
+/// Makes sure that all tools of the tests are there.
 pub(super) fn ensure() -> Result<(), Failure> {
-    let packages = packages(&missing());
+    ensure_all(TOOLS)
+}
+
+/// Makes sure that these tools are there, installing packages where that is allowed.
+pub(crate) fn ensure_all(tools: &[Tool]) -> Result<(), Failure> {
+    let packages = packages(&missing(tools));
     if !packages.is_empty()
         && let Some(apt_get) = AptGet::usable()
     {
         apt_get.install(&packages)?;
     }
-    let missing = missing();
+    let missing = missing(tools);
     if missing.is_empty() { Ok(()) } else { Err(Failure::Failed(advice(&missing))) }
 }
 
 /// Whether a program is there: whether these words, which ask for its version, succeed.
-pub(super) fn is_there(words: &[&str]) -> bool {
+pub(crate) fn is_there(words: &[&str]) -> bool {
     let mut command = match words {
         ["cargo", rest @ ..] => {
             let mut command = cargo();
@@ -66,7 +83,7 @@ pub(super) fn is_there(words: &[&str]) -> bool {
 }
 
 /// Runs a command with our own output, and fails when it fails.
-pub(super) fn succeed(mut command: Command) -> Result<(), Failure> {
+pub(crate) fn succeed(mut command: Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -75,8 +92,8 @@ pub(super) fn succeed(mut command: Command) -> Result<(), Failure> {
     }
 }
 
-fn missing() -> Vec<&'static Tool> {
-    TOOLS.iter().filter(|tool| !is_there(tool.probe)).collect()
+fn missing(tools: &[Tool]) -> Vec<&Tool> {
+    tools.iter().filter(|tool| !is_there(tool.probe)).collect()
 }
 
 fn packages(tools: &[&Tool]) -> Vec<&'static str> {
@@ -88,7 +105,7 @@ fn packages(tools: &[&Tool]) -> Vec<&'static str> {
 }
 
 fn advice(missing: &[&Tool]) -> String {
-    let mut text = String::from("something that the tests need is missing:\n");
+    let mut text = String::from("something that is needed is missing:\n");
     for tool in missing {
         let program = tool.probe.strip_suffix(&["--version"]).unwrap_or(tool.probe).join(" ");
         let next_step = match tool.source {
@@ -156,6 +173,8 @@ mod tests {
             "chromium",
             "chromium-driver",
             "prometheus",
+            "systemd",
+            "kubernetes-client",
             "python3",
             "python3-venv",
             "nodejs",

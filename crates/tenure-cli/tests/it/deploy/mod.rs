@@ -1,5 +1,7 @@
 //! The files under `deploy/`: what they ask of the command, the command does.
 
+mod alerts;
+mod kustomize;
 mod sentinel;
 mod store;
 mod yaml;
@@ -127,64 +129,100 @@ fn kubernetes_runs_the_sidecar_and_its_probes_are_answered() {
     let file = read("kubernetes/sidecar.yaml");
     let asked = file.split("http://127.0.0.1:8420").skip(1);
     let paths: Vec<&str> = asked.filter_map(|rest| rest.split([' ', '"', '\n']).next()).collect();
-    assert!(paths.len() >= 3, "{paths:?}");
+    assert!(!paths.is_empty(), "it says what the program asks");
     for path in paths {
         wait_until(&format!("{path} to be answered well"), GENEROUS, || {
             crate::sidecar::get(address, path).starts_with("HTTP/1.1 200")
         });
     }
+    for probe in probes("kubernetes/sidecar.yaml") {
+        wait_until(&format!("{probe:?} to succeed"), GENEROUS, || {
+            let words: Vec<&str> = probe.iter().map(String::as_str).collect();
+            let here = ["--at", address, "--timeout", "30s"];
+            CommandOutput::of(plain_command(&[&words[..], &here].concat())).code == 0
+        });
+    }
 }
 
-/// As compose would, with the network replaced by loopback, and its secrets by files of our own.
+/// What the probes of a file execute, after `tenure`.
+fn probes(file: &str) -> Vec<Vec<String>> {
+    let documents = yaml::documents(&read(file));
+    let deployments = documents.iter().filter(|document| document["kind"] == "Deployment");
+    let containers = deployments.flat_map(|deployment| {
+        deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap()
+    });
+    let of_ours = containers.filter(|container| container["command"][0] == "tenure");
+    let probes: Vec<_> = of_ours
+        .flat_map(|container| ["livenessProbe", "readinessProbe"].map(|name| &container[name]))
+        .map(|probe| {
+            let mut words = words_of(&probe["exec"]["command"]);
+            assert_eq!(words.remove(0), "tenure", "the image has nothing else");
+            // Longer than the probe waits itself: it says why, the orchestrator does not.
+            assert_eq!(probe["timeoutSeconds"], "3");
+            words
+        })
+        .collect();
+    assert!(!probes.is_empty(), "{file} has no probe");
+    probes
+}
+
+/// As compose would, with the network replaced by loopback.
 #[test]
 fn compose_runs_a_store_and_two_instances() {
     let document = &yaml::documents(&read("compose/compose.yaml"))[0];
-    let folder = testkit::TempFolder::create();
-    let _ = folder.write("store.conf", "requirepass change-me\n");
-    let _ = folder.write("store-password", "change-me\n");
-    let here = |text: &str| text.replace("/run/secrets", folder.path().to_str().unwrap());
-    let service = |name: &str| {
-        let service = &document["services"][name];
-        for secret in words_of(&service["secrets"]) {
-            let file = document["secrets"][&secret]["file"].as_str().expect("it has a file");
-            assert_eq!(file, format!("secrets/{secret}"));
-        }
-        let variables = service["environment"].as_object().into_iter().flatten();
-        let words = words_of(&service["command"]).split_off(1);
-        Started {
-            words: words.iter().map(|word| here(word)).collect(),
-            variables: variables
-                .map(|(name, value)| (name.clone(), here(value.as_str().unwrap())))
-                .collect(),
-        }
-    };
-    let words = service("store").words;
-    assert_eq!(words[0], "serve");
+    let service = |name: &str| &document["services"][name];
+    let words = words_of(&service("store")["command"]);
+    assert_eq!(words[0], "serve", "the program of the image is `tenure`");
+    assert_eq!(document["networks"]["default"]["internal"], "true", "as it has no password");
     // On loopback, where nobody else can reach it.
-    assert!(words[1].ends_with("/store.conf"), "{words:?}");
-    let program = ServerProgram::new(TENURE).arg("serve").arg(&words[1]);
-    let words = words[2..].iter().map(|word| word.replace("0.0.0.0", "127.0.0.1"));
+    let words = words[1..].iter().map(|word| word.replace("0.0.0.0", "127.0.0.1"));
+    let program = ServerProgram::new(TENURE).arg("serve");
     let store = RedisServer::builder().program(program).args(words).start();
+    let port = store.port().to_string();
+    let healthy = healthcheck(service("store"), &["-p", &port]);
+    assert_eq!((healthy.code, healthy.out.as_str()), (0, "PONG"), "{healthy:?}");
 
+    let folder = testkit::TempFolder::create();
+    let socket = |name: &str| format!("unix:{}/{name}.sock", folder.path().display());
     let instance = |name: &str| {
-        let started = service(name);
+        let service = service(name);
+        let variables = service["environment"].as_object().into_iter().flatten();
+        let variables = variables.map(|(name, value)| (name.clone(), value.as_str().unwrap()));
+        let variables: Vec<_> = variables.map(|(name, value)| (name, value.to_owned())).collect();
+        let started = Started { words: words_of(&service["command"]), variables };
         started.check_variables();
-        let (_, url) = started.variables.iter().find(|(name, _)| name == "TENURE_STORE").unwrap();
-        assert_eq!(url, "redis://store:6379", "no password in it");
-        let url = url.replace("store:6379", &format!("127.0.0.1:{}", store.port()));
-        let words: Vec<&str> = started.words.iter().map(String::as_str).collect();
-        let program = words.iter().position(|word| *word == "--").unwrap();
-        let mut command = plain_command(&words[..=program]);
-        command.args(["sh", "-c", "echo started; exec sleep 600"]);
-        command.envs(started.variables.iter().map(|(name, value)| (name, value)));
-        command.env("TENURE_STORE", url).env("TENURE_DEFAULTS__FRESH_STORE", "true");
+        assert_eq!(started.variables[0].1, "redis://store:6379");
+        // The port of the file may be taken here, and both have it.
+        let here = |word: &String| word.replace("127.0.0.1:8420", &socket(name));
+        let words: Vec<String> = started.words.iter().map(here).collect();
+        let program = words.iter().position(|word| word == "--").unwrap() + 1;
+        assert_eq!(words[program], "tenure", "the image has no other program");
+        let mut command = plain_command(&[]);
+        command.args(&words[..program]).arg(TENURE).args(&words[program + 1..]);
+        command.env("TENURE_STORE", format!("redis://127.0.0.1:{port}"));
+        command.env("TENURE_DEFAULTS__FRESH_STORE", "true");
         Process::spawn(command)
     };
     let mut one = instance("one");
-    assert_eq!(one.next_line(GENEROUS), "started");
+    one.next_line_with("leads", GENEROUS);
     let two = instance("two");
+    for name in ["one", "two"] {
+        wait_until(&format!("{name} to be healthy"), GENEROUS, || {
+            healthcheck(service(name), &["--at", &socket(name), "--timeout", "30s"]).code == 0
+        });
+    }
     one.terminate();
-    assert_eq!(two.next_line(GENEROUS), "started", "the other takes over");
+    two.next_line_with("leads", GENEROUS);
+}
+
+/// What compose executes to see whether a service is well, with these words of our own.
+fn healthcheck(service: &Value, more: &[&str]) -> CommandOutput {
+    let words = words_of(&service["healthcheck"]["test"]);
+    assert_eq!(words[..2], ["CMD", "tenure"], "the image has nothing else");
+    let words: Vec<&str> = words[2..].iter().map(String::as_str).collect();
+    // Before the words of the command that it sends.
+    let (command, rest) = words.split_at(if words[0] == "cli" { 1 } else { words.len() });
+    CommandOutput::of(plain_command(&[command, more, rest].concat()))
 }
 
 /// What everybody who may list processes, containers or pods can read.
@@ -211,21 +249,54 @@ fn kubernetes_gives_its_pods_no_more_rights_than_they_need() {
             documents.iter().filter(|document| document["kind"].as_str().is_some_and(has_pods));
         let mut seen = 0;
         for deployment in deployments {
-            let spec = &deployment["spec"]["template"]["spec"];
-            assert_eq!(spec["automountServiceAccountToken"], "false", "{file}");
-            assert_eq!(spec["securityContext"]["runAsNonRoot"], "true", "{file}");
-            assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
-            let before = spec["initContainers"].as_array().into_iter().flatten();
-            for container in spec["containers"].as_array().unwrap().iter().chain(before) {
-                let context = &container["securityContext"];
-                assert_eq!(context["allowPrivilegeEscalation"], "false", "{file}: {container}");
-                assert_eq!(context["readOnlyRootFilesystem"], "true", "{file}: {container}");
-                assert_eq!(words_of(&context["capabilities"]["drop"]), ["ALL"]);
-                seen += 1;
-            }
+            assert_confined(file, &deployment["spec"]["template"]["spec"]);
+            seen += 1;
         }
         assert!(seen > 0, "{file}");
     }
+}
+
+/// No token of the cluster, no root, no new privileges, nothing to write to but volumes.
+fn assert_confined(file: &str, spec: &Value) {
+    assert_eq!(spec["automountServiceAccountToken"], "false", "{file}");
+    assert_eq!(spec["securityContext"]["runAsNonRoot"], "true", "{file}");
+    assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    let before = spec["initContainers"].as_array().into_iter().flatten();
+    for container in spec["containers"].as_array().unwrap().iter().chain(before) {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], "false", "{file}: {container}");
+        assert_eq!(context["readOnlyRootFilesystem"], "true", "{file}: {container}");
+        assert_eq!(words_of(&context["capabilities"]["drop"]), ["ALL"]);
+    }
+}
+
+/// A unit of our own: systemd waits for its word, and ends one that hangs.
+#[test]
+fn systemd_runs_a_sidecar() {
+    let unit = read("systemd/tenure-sidecar.service");
+    let setting = |name: &str| {
+        let found = unit.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+        found.unwrap_or_else(|| panic!("{name} is not set")).to_owned()
+    };
+    assert_eq!(setting("Type"), "notify");
+    assert!(!setting("WatchdogSec").is_empty());
+    let (folder, stage) = (testkit::TempFolder::create(), Stage::on(Kind::Own));
+    // The settings of its head, which end where the other file begins.
+    let settings: Vec<&str> = unit
+        .lines()
+        .take_while(|line| !line.contains("sidecar.env"))
+        .filter_map(|line| line.strip_prefix("#   "))
+        .collect();
+    assert!(settings.contains(&"[elections.queue-poller]"), "{settings:?}");
+    let file = folder.write("tenure.toml", &settings.join("\n"));
+    let start = setting("ExecStart");
+    let start = start.replace("/etc/tenure/tenure.toml", file.to_str().unwrap());
+    let words: Vec<&str> = start.split(' ').skip(1).collect();
+    let mut command = stage.command(&words);
+    command.args(["--listen", "127.0.0.1:0"]);
+    let process = Process::spawn(command);
+    process.next_line_with("serving queue-poller at http://", GENEROUS);
+    analyzed("tenure-sidecar.service", &unit);
 }
 
 #[test]

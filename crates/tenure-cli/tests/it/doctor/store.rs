@@ -46,6 +46,15 @@ planted! {
         stage.store.cli(&["CONFIG", "SET", "appendonly", "yes"]);
         assert!(!codes(&stage).contains(&"no-persistence".to_owned()));
         stage.store.cli(&["CONFIG", "SET", "appendonly", "no"]);
+        // What a file changes after a restart, and what it does not: Redis has lost nothing that it
+        // could show.
+        let advice = |stage: &Stage| {
+            let json = stage.json(&["doctor", NAME]);
+            super::finding(&json, "no-persistence")["do"].as_str().unwrap().to_owned()
+        };
+        assert!(advice(&stage).contains("the wait after a restart stays"), "{}", advice(&stage));
+        let own = Stage::on(Kind::Own);
+        assert!(advice(&own).contains("nobody waits"), "{}", advice(&own));
         codes(&stage)
     }
 
