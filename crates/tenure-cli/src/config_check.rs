@@ -58,6 +58,7 @@ fn check_address(config: &Config) -> Result<(), Failure> {
 
 /// What `tenure sidecar` would say about its section, whether or not it can listen there.
 fn check_sidecar(config: &Config) -> Result<(), Failure> {
+    tenure_sidecar::check_hooks(config)?;
     let settings = ServerSettings::from_config(&config.sidecar);
     let Err(error) = settings.and_then(|settings| settings.check()) else { return Ok(()) };
     let named = match &error {

@@ -81,11 +81,11 @@ pub enum SidecarError {
         /// The reason.
         source: std::io::Error,
     },
-    /// The address of a webhook cannot be used.
-    #[error("sidecar.{setting}: {source}")]
+    /// A webhook cannot be used.
+    #[error("{setting}: {source}")]
     Webhook {
         /// The setting.
-        setting: &'static str,
+        setting: String,
         /// What is wrong with it.
         source: crate::WebhookError,
     },

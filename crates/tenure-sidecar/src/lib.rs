@@ -51,7 +51,7 @@ mod watched;
 pub use access::Access;
 pub use connections::{CONNECTIONS_MAX, PEER_CONNECTIONS_MAX};
 pub use error::SidecarError;
-pub use hooks::{HOOK_TRIES_MAX, Hook, WebhookError};
+pub use hooks::{HOOK_TRIES_MAX, Hook, Webhook, WebhookError, check_hooks};
 pub use server::{Listener, Server, ServerSettings};
 pub use sidecar::{Sidecar, SidecarBuilder};
 pub use tls::Certificates;

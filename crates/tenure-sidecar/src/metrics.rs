@@ -193,7 +193,7 @@ impl Scrape {
         let help = "Hooks by outcome";
         let mut family =
             encoder.encode_descriptor("tenure_hooks", help, None, MetricType::Counter)?;
-        for (index, (turn, tally)) in self.0.hooks.tallies().enumerate() {
+        self.0.hooks.each_tally(|name, hook, tally| {
             let outcomes = [
                 ("done", &tally.done),
                 ("retried", &tally.retried),
@@ -201,14 +201,13 @@ impl Scrape {
                 ("superseded", &tally.superseded),
             ];
             for (outcome, count) in outcomes {
-                let hook = format!("{}-{index}", turn.as_str());
-                let labels = [("hook", hook.as_str()), ("outcome", outcome)];
+                let labels = [("name", name), ("hook", hook), ("outcome", outcome)];
                 let count = count.load(Ordering::Relaxed);
                 let mut metric = family.encode_family(&labels)?;
                 metric.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tenure::backend::Connection;
-use tenure::config::{Config, SidecarConfig};
+use tenure::config::Config;
 use tenure::{Election, EventKind, Events, OnLoss, Tenure, Term};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::callers::Callers;
 use crate::error::SidecarError;
 use crate::follow::Release;
-use crate::hooks::{Hook, Hooks};
+use crate::hooks::{Hook, HookPlan, Hooks};
 use crate::journal::Journal;
 use crate::streams::Streams;
 use crate::watched::Watched;
@@ -49,7 +49,6 @@ pub(crate) struct Shared {
     listening: watch::Sender<usize>,
     pub(crate) standby_is_degraded: bool,
     pub(crate) started_at_ms: u64,
-    release: Release,
 }
 
 /// The elections that a sidecar watches at one moment.
@@ -144,14 +143,11 @@ impl Shared {
         let resources = self.resources();
         let promised = resources.iter().map(|watched| watched.promised_for());
         let promised = promised.chain([self.callers.promised_for()]).max();
-        let grace = match self.release {
-            Release::AtOnce => Duration::ZERO,
-            Release::AfterHooks => {
-                let statuses = resources.iter().filter_map(|watched| watched.status());
-                statuses.map(|status| status.timing.stop_grace()).max().unwrap_or_default()
-            }
-        };
-        promised.unwrap_or_default().max(grace) + STOP_MAX
+        let waits =
+            |watched: &&Arc<Watched>| self.hooks.release_of(watched.name()) == Release::AfterHooks;
+        let statuses = resources.iter().filter(waits).filter_map(|watched| watched.status());
+        let grace = statuses.map(|status| status.timing.stop_grace()).max();
+        promised.max(grace).unwrap_or_default() + STOP_MAX
     }
 
     /// The end of each election is in its events; until they are read, no hook knows of it.
@@ -227,8 +223,7 @@ impl Sidecar {
             tenure,
             elections: Vec::new(),
             observed: Vec::new(),
-            hooks: Vec::new(),
-            release: Release::AtOnce,
+            hooks: HookPlan::default(),
             exits: Vec::new(),
             standby_is_degraded: false,
             may_be_empty: false,
@@ -251,15 +246,16 @@ impl Sidecar {
     /// `on_loss` is `exit`, the process ends when the hooks on loss have.
     pub async fn taking_part(config: Config, names: &[String]) -> Result<Self, SidecarError> {
         let settings = config.sidecar.clone();
+        let mut hooks = HookPlan::default();
+        hooks.configure(&config)?;
         let on_loss = |name: &String| config.election(name).on_loss;
         let on_loss: BTreeMap<String, OnLoss> =
             names.iter().map(|name| (name.clone(), on_loss(name))).collect();
         let tenure = Tenure::from_config(config).await?;
         let mut builder = Sidecar::builder(tenure.clone())
             .standby_is_degraded(settings.standby_is_degraded)
-            .may_be_empty(settings.empty)
-            .release_after_hooks(settings.on_loss_first)
-            .hooks(configured_hooks(&settings)?);
+            .may_be_empty(settings.empty);
+        builder.hooks = hooks;
         for name in names {
             // The library would end the process at once; here the hooks come first.
             let mut starting = tenure.election(name).on_loss(OnLoss::Recontend).require_beat(None);
@@ -310,23 +306,6 @@ impl Sidecar {
     }
 }
 
-fn configured_hooks(settings: &SidecarConfig) -> Result<Vec<Hook>, SidecarError> {
-    let mut hooks = Vec::new();
-    hooks.extend(settings.on_gain.clone().map(Hook::command_on_gain));
-    hooks.extend(settings.on_loss.clone().map(Hook::command_on_loss));
-    if let Some(url) = &settings.on_gain_url {
-        let hook = Hook::webhook_on_gain(url);
-        let setting = "on_gain_url";
-        hooks.push(hook.map_err(|source| SidecarError::Webhook { setting, source })?);
-    }
-    if let Some(url) = &settings.on_loss_url {
-        let hook = Hook::webhook_on_loss(url);
-        let setting = "on_loss_url";
-        hooks.push(hook.map_err(|source| SidecarError::Webhook { setting, source })?);
-    }
-    Ok(hooks)
-}
-
 /// The settings of a sidecar: what it watches, and its hooks.
 #[derive(Debug)]
 #[must_use = "nothing happens before `start`"]
@@ -334,8 +313,7 @@ pub struct SidecarBuilder {
     tenure: Tenure,
     elections: Vec<(Election, Events)>,
     observed: Vec<String>,
-    hooks: Vec<Hook>,
-    release: Release,
+    hooks: HookPlan,
     /// Elections whose loss ends the process, with the exit code.
     exits: Vec<(Election, Events, i32)>,
     standby_is_degraded: bool,
@@ -361,21 +339,22 @@ impl SidecarBuilder {
         self
     }
 
-    /// Adds a hook.
+    /// Adds a hook to every election, joined ones included.
     pub fn hook(mut self, hook: Hook) -> Self {
-        self.hooks.push(hook);
+        self.hooks.add(hook);
+        self
+    }
+
+    /// Adds a hook to the election `name` alone.
+    pub fn hook_for(mut self, name: &str, hook: Hook) -> Self {
+        self.hooks.add_for(name, hook);
         self
     }
 
     /// Whether a term is released only after the hooks on loss have ended, or the stop grace
     /// (`stop_grace`) is over. By default hooks and release begin at the same time.
     pub fn release_after_hooks(mut self, is_so: bool) -> Self {
-        self.release = if is_so { Release::AfterHooks } else { Release::AtOnce };
-        self
-    }
-
-    fn hooks(mut self, hooks: Vec<Hook>) -> Self {
-        self.hooks.extend(hooks);
+        self.hooks.release_after_hooks(is_so);
         self
     }
 
@@ -427,7 +406,6 @@ impl SidecarBuilder {
             listening: watch::Sender::new(listening.len()),
             standby_is_degraded: self.standby_is_degraded,
             started_at_ms: clock::unix_ms(),
-            release: self.release,
         });
         let mut tasks = start_tasks(&shared, listening);
         for (election, events, code) in self.exits {
@@ -467,7 +445,7 @@ fn follow_own(
 ) -> (JoinHandle<()>, AbortHandle) {
     let (journal, hooks) = (Arc::clone(&shared.journal), Arc::clone(&shared.hooks));
     let (listener, keeping) = (Arc::clone(watched), Arc::clone(watched));
-    let (ended, release) = (shared.listening.clone(), shared.release);
+    let (ended, release) = (shared.listening.clone(), hooks.release_of(watched.name()));
     let listened = async move {
         follow::listen(listener, events, journal, hooks, release).await;
         ended.send_modify(|count| *count -= 1);

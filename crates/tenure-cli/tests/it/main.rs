@@ -49,6 +49,7 @@ mod serve;
 mod serve_forms;
 mod sidecar;
 mod sidecar_end;
+mod sidecar_hooks;
 mod stage;
 mod stderr;
 mod stdout;

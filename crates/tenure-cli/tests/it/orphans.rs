@@ -385,8 +385,8 @@ fn a_hook_that_cannot_be_killed_is_named() {
     let log = stage.folder.path().join("log");
     let mut command = as_nobody(&stage, &["sidecar", NAME, "--ttl", "2s"]);
     command.env("TENURE_SIDECAR__LISTEN", "127.0.0.1:0");
-    command.env("TENURE_SIDECAR__ON_GAIN", gain);
-    command.env("TENURE_SIDECAR__ON_LOSS", "echo 1 > down");
+    command.env("TENURE_DEFAULTS__HOOKS__ON_GAIN", gain);
+    command.env("TENURE_DEFAULTS__HOOKS__ON_LOSS", "echo 1 > down");
     command.stderr(fs::File::create(&log).unwrap());
     let _sidecar = Process::spawn(command);
     let hook = number_in(stage.folder.path(), "pid");

@@ -443,11 +443,13 @@ fn a_configuration_file_that_everybody_may_write_is_refused_and_secrets_are_for_
         "store = { host = 'h', password = 'p' }",
         "store = 'redis://u:p@h'",
         "[sidecar]\ntoken = '0123456789abcdef'",
-        "[sidecar]\non_gain_url = 'https://u:p@h/x'",
+        "[defaults.hooks]\non_gain_url = 'https://u:p@h/x'",
+        "[elections.a.hooks]\nsecret = '0123456789abcdef'",
+        "[elections.a.hooks.headers]\nAuthorization = 'Bearer p'",
     ];
     let plain = [
         "store = 'redis://h'",
-        "[sidecar]\non_gain = 'true'",
+        "[defaults.hooks]\non_gain = 'true'",
         "store = { host = 'h', password = '${SECRET}' }",
     ];
     for text in secrets.into_iter().chain(plain) {

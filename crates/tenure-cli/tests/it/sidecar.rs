@@ -219,8 +219,8 @@ pub(crate) fn written(folder: &TempFolder, file: &str) -> String {
 fn hooks_on_loss_end_before_the_process_does() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let hooks = "sidecar.on_gain = 'echo up >> log'\n\
-                 sidecar.on_loss = 'echo started >> log; sleep 1; echo finished >> log'\n";
+    let hooks = "defaults.hooks.on_gain = 'echo up >> log'\n\
+                 defaults.hooks.on_loss = 'echo started >> log; sleep 1; echo finished >> log'\n";
     let (mut process, _) = leading(&server, &folder, hooks);
     wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
     process.terminate();
@@ -232,8 +232,8 @@ fn hooks_on_loss_end_before_the_process_does() {
 fn hooks_on_loss_end_before_a_process_that_exits_on_loss_does() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let settings = "elections.report.on_loss = 'exit'\nsidecar.on_gain = 'echo up >> log'\n\
-                    sidecar.on_loss = 'echo started >> log; sleep 1; echo finished >> log'\n";
+    let settings = "elections.report.on_loss = 'exit'\ndefaults.hooks.on_gain = 'echo up >> log'\n\
+                    defaults.hooks.on_loss = 'echo started >> log; sleep 1; echo finished >> log'\n";
     let (mut process, _) = leading(&server, &folder, settings);
     wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
     server.cli(&["DEL", "tenure:report"]);
@@ -255,8 +255,8 @@ fn a_leader_that_cannot_beat_is_not_asked_to() {
     assert!(written(&folder, "stderr").contains("report: require_beat is ignored"));
 }
 
-const ENDLESS_HOOK: &str = "sidecar.on_gain = 'echo up >> log'\n\
-                            sidecar.on_loss = 'echo $$ > pid; exec sleep 600'\n";
+const ENDLESS_HOOK: &str = "defaults.hooks.on_gain = 'echo up >> log'\n\
+                            defaults.hooks.on_loss = 'echo $$ > pid; exec sleep 600'\n";
 
 /// What could not be ended in time does not outlive the process.
 #[test]
@@ -297,8 +297,8 @@ fn where_hooks_come_first_the_lease_is_given_back_after_them() {
     let folder = TempFolder::create();
     let key = format!("redis-cli -p {} EXISTS tenure:report >> log", server.port());
     let hooks = format!(
-        "sidecar.on_loss_first = true\nsidecar.on_loss = 'echo down >> log; sleep 0.3; {key}'\n\
-         sidecar.on_gain = 'echo up >> log'\n"
+        "defaults.hooks.on_loss_first = true\ndefaults.hooks.on_loss = 'echo down >> log; sleep 0.3; {key}'\n\
+         defaults.hooks.on_gain = 'echo up >> log'\n"
     );
     let (mut process, address) = leading(&server, &folder, &hooks);
     wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
@@ -324,7 +324,7 @@ fn a_hang_up_reads_certificates_again_and_keeps_the_lease() {
     let certificates = testkit::Certificates::issue();
     std::fs::copy(certificates.file("localhost.pem"), folder.path().join("cert.pem")).unwrap();
     std::fs::copy(certificates.file("localhost.key"), folder.path().join("key.pem")).unwrap();
-    let settings = "sidecar.on_loss = 'echo down >> log'\n\
+    let settings = "defaults.hooks.on_loss = 'echo down >> log'\n\
                     [sidecar.tls]\ncert_file = 'cert.pem'\nkey_file = 'key.pem'\n";
     let (mut process, _) = leading(&server, &folder, settings);
     crate::stage::send(process.pid(), rustix::process::Signal::HUP);
@@ -357,8 +357,8 @@ fn a_closed_terminal_ends_it_in_order() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
     let text = "defaults.fresh_store = true\nelections.report.ttl = '60s'\n\
-                sidecar.on_gain = 'echo up >> log'\n\
-                sidecar.on_loss = 'sleep 0.2; echo down >> log'\n";
+                defaults.hooks.on_gain = 'echo up >> log'\n\
+                defaults.hooks.on_loss = 'sleep 0.2; echo down >> log'\n";
     let config = folder.write("tenure.toml", text);
     let url = server.url();
     let words = ["--config", config.to_str().unwrap(), "--store", &url, "--listen", "127.0.0.1:0"];

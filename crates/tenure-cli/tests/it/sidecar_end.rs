@@ -30,8 +30,8 @@ fn assert_nothing_is_left_in(folder: &Path) {
 fn a_hook_that_goes_on_starting_processes_is_ended_with_all_of_them() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let hooks = "sidecar.on_gain = 'while :; do timeout 90 sleep 90 & sleep 0.005; done'\n\
-                 sidecar.on_loss = 'echo down >> log'\n";
+    let hooks = "defaults.hooks.on_gain = 'while :; do timeout 90 sleep 90 & sleep 0.005; done'\n\
+                 defaults.hooks.on_loss = 'echo down >> log'\n";
     let (mut process, _) = leading(&server, &folder, hooks);
     wait_until("many processes", GENEROUS, || left_in(folder.path()).len() > 150);
     process.terminate();
@@ -46,7 +46,7 @@ fn a_hook_that_goes_on_starting_processes_is_ended_with_all_of_them() {
 fn a_hook_with_a_thousand_processes_is_ended_with_all_of_them() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let settings = "elections.report.on_loss = 'exit'\nsidecar.on_gain = '''\n\
+    let settings = "elections.report.on_loss = 'exit'\ndefaults.hooks.on_gain = '''\n\
                     n=0; while [ $n -lt 1100 ]; do setsid sleep 90 & n=$((n + 1)); done\n\
                     echo up >> log; wait'''\n";
     let (mut process, _) = leading(&server, &folder, settings);
@@ -63,7 +63,8 @@ fn a_hook_with_a_thousand_processes_is_ended_with_all_of_them() {
 fn a_process_whose_parents_have_ended_is_ended_with_its_hook() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let hooks = "sidecar.on_gain = '(setsid sleep 90 &); sleep 0.1; echo up >> log; sleep 90'\n";
+    let hooks =
+        "defaults.hooks.on_gain = '(setsid sleep 90 &); sleep 0.1; echo up >> log; sleep 90'\n";
     let (mut process, _) = leading(&server, &folder, hooks);
     wait_until("the hook to run", GENEROUS, || written(&folder, "log") == "up\n");
     process.terminate();
@@ -81,8 +82,8 @@ fn a_hook_is_ended_with_all_it_started_where_proc_is_that_of_another_namespace()
     let folder = TempFolder::create();
     let inside = folder.path().display();
     let gain = format!("cd {inside}; (timeout 90 sleep 90 &); timeout 90 sleep 90 & wait");
-    command.env("TENURE_SIDECAR__ON_GAIN", gain);
-    command.env("TENURE_SIDECAR__ON_LOSS", format!("echo down >> {inside}/log"));
+    command.env("TENURE_DEFAULTS__HOOKS__ON_GAIN", gain);
+    command.env("TENURE_DEFAULTS__HOOKS__ON_LOSS", format!("echo down >> {inside}/log"));
     let mut process = Process::spawn(command);
     wait_until("the hook to run", GENEROUS, || left_in(folder.path()).len() == 5);
     stage.tenure(&["pause", NAME, "--for", "10m"]);
@@ -101,7 +102,7 @@ fn a_leader_ends_when_asked_to_though_the_store_does_not_answer() {
     let mut server = RedisServer::start();
     let folder = TempFolder::create();
     let settings = "elections.long.ttl = '24h'\nelections.long.fresh_store = true\n\
-                    sidecar.on_loss = 'echo $TENURE_NAME >> log'\n";
+                    defaults.hooks.on_loss = 'echo $TENURE_NAME >> log'\n";
     let (mut process, address) = leading(&server, &folder, settings);
     wait_until("it leads both", GENEROUS, || get(&address, "/metrics").contains(LEADS_LONG));
     server.pause();
@@ -128,7 +129,7 @@ fn a_release_that_the_store_did_not_confirm_is_told() {
 fn a_hook_does_not_outlive_a_sidecar_that_is_killed() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let hook = "sidecar.on_gain = 'echo $$ > shell; sleep 600 & echo $! > child; wait'\n";
+    let hook = "defaults.hooks.on_gain = 'echo $$ > shell; sleep 600 & echo $! > child; wait'\n";
     let (mut process, _) = leading(&server, &folder, hook);
     let left = ["shell", "child"].map(|file| number_in(folder.path(), file));
     // It is started right after the shell, which may be faster.
@@ -161,8 +162,8 @@ fn an_exit_on_loss_does_not_wait_for_a_store_that_does_not_answer() {
 fn a_second_signal_ends_it_without_waiting_for_hooks() {
     let server = RedisServer::start();
     let folder = TempFolder::create();
-    let hooks = "sidecar.on_gain = 'echo up >> log'\n\
-                 sidecar.on_loss = 'timeout 90 sleep 90 & echo down >> log; wait'\n";
+    let hooks = "defaults.hooks.on_gain = 'echo up >> log'\n\
+                 defaults.hooks.on_loss = 'timeout 90 sleep 90 & echo down >> log; wait'\n";
     let (mut process, _) = leading(&server, &folder, hooks);
     wait_until("the gain was told", GENEROUS, || written(&folder, "log") == "up\n");
     process.terminate();
@@ -209,8 +210,8 @@ fn exiting(server: &RedisServer, folder: &TempFolder, name: &str) -> Process {
         sidecar(&[name, "--store", &url, "--listen", "127.0.0.1:0", "--ttl", "3s"]);
     let hook = "echo $TENURE_EVENT $TENURE_TOKEN >> log";
     command.env("TENURE_DEFAULTS__FRESH_STORE", "true").env("TENURE_DEFAULTS__ON_LOSS", "exit");
-    command.env("TENURE_SIDECAR__ON_GAIN", hook).current_dir(folder.path());
-    command.env("TENURE_SIDECAR__ON_LOSS", format!("{hook}; sleep 1"));
+    command.env("TENURE_DEFAULTS__HOOKS__ON_GAIN", hook).current_dir(folder.path());
+    command.env("TENURE_DEFAULTS__HOOKS__ON_LOSS", format!("{hook}; sleep 1"));
     command.stderr(std::fs::File::create(folder.path().join("stderr")).unwrap());
     Process::spawn(command)
 }

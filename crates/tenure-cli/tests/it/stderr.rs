@@ -150,7 +150,7 @@ fn a_hook_that_talks_comes_to_its_end_though_nobody_reads_the_log() {
     let told = stage.folder.path().join("told");
     let mut command = stage.command(&["sidecar", NAME, "--listen", "127.0.0.1:0"]);
     let hook = format!("echo chatter; echo chatter >&2; echo > {}", told.display());
-    command.env("TENURE_SIDECAR__ON_GAIN", hook).stderr(writer);
+    command.env("TENURE_DEFAULTS__HOOKS__ON_GAIN", hook).stderr(writer);
     let _sidecar = Process::spawn(command);
     // Blocked, it would never come so far.
     wait_until("the hook to end", GENEROUS, || told.exists());

@@ -152,7 +152,7 @@ async fn kill_aside(hook: RunningHook) -> Option<(RunningHook, Vec<i32>)> {
 const NAMED_MAX: usize = 10;
 
 fn warn_of_left(left: &[i32], happening: &Happening) {
-    let (resource, hook) = (happening.name.as_str(), happening.turn.as_str());
+    let (resource, hook) = (happening.name.as_str(), happening.turn.command_name());
     let named: Vec<String> = left.iter().take(NAMED_MAX).map(i32::to_string).collect();
     let named = named.join(", ");
     let more = match left.len().saturating_sub(NAMED_MAX) {
@@ -180,7 +180,7 @@ const READ_LEN: usize = 64 * 1024;
 /// and so never takes longer than it needs; one that talks without end keeps nobody waiting.
 async fn pass_on(mut said: impl AsyncRead + Unpin, turn: Turn, resource: String) {
     let mut log = |line: &str| {
-        let (resource, hook) = (resource.as_str(), turn.as_str());
+        let (resource, hook) = (resource.as_str(), turn.command_name());
         tracing::info!(target: "tenure", resource, hook, "the hook says: {line}");
     };
     let mut lines = Lines::default();

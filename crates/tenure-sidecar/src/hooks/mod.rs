@@ -4,10 +4,13 @@
 //! that fails is tried again, a little later each time, until it succeeds, is tried out, or
 //! something newer happened to the same resource: an old gain told after a loss would be a lie.
 
+mod base64;
 mod command;
 mod ending;
 mod order;
+mod plan;
 mod proc;
+mod signature;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -19,14 +22,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::Serialize;
-use tenure::Secret;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 
-pub use webhook::WebhookError;
+pub(crate) use plan::HookPlan;
+pub use plan::check_hooks;
+pub use webhook::{Webhook, WebhookError};
 
 use self::order::{HookOutcome, Order, Output, Tried};
 use crate::clock;
+use crate::follow::Release;
 
 /// How often a hook is tried for one event.
 pub const HOOK_TRIES_MAX: u32 = 6;
@@ -59,12 +64,20 @@ impl Turn {
             Turn::Loss => "loss",
         }
     }
+
+    /// The name of a hook that is a command.
+    fn command_name(self) -> &'static str {
+        match self {
+            Turn::Gain => "on_gain",
+            Turn::Loss => "on_loss",
+        }
+    }
 }
 
 #[derive(Clone)]
 enum Action {
     Command(String),
-    Webhook(webhook::Webhook),
+    Webhook(Box<Webhook>),
 }
 
 /// Why a try did not come to its end.
@@ -78,24 +91,32 @@ enum Interrupted {
 impl Hook {
     /// Runs `command` in a shell when this instance starts to lead. The environment has
     /// `TENURE_EVENT`, `TENURE_NAME`, `TENURE_ID`, `TENURE_TOKEN` and `TENURE_REASON`.
-    pub fn command_on_gain(command: impl Into<String>) -> Self {
+    pub fn on_gain(command: impl Into<String>) -> Self {
         Hook { turn: Turn::Gain, action: Action::Command(command.into()) }
     }
 
     /// Runs `command` in a shell when this instance stops leading.
-    pub fn command_on_loss(command: impl Into<String>) -> Self {
+    pub fn on_loss(command: impl Into<String>) -> Self {
         Hook { turn: Turn::Loss, action: Action::Command(command.into()) }
     }
 
-    /// Posts to `url` when this instance starts to lead. Fails if `url` is not `http://…` or
-    /// `https://…`.
-    pub fn webhook_on_gain(url: &Secret) -> Result<Self, WebhookError> {
-        Ok(Hook { turn: Turn::Gain, action: Action::Webhook(webhook::Webhook::new(url)?) })
+    /// Posts when this instance starts to lead.
+    pub fn on_gain_url(webhook: Webhook) -> Self {
+        Hook { turn: Turn::Gain, action: Action::Webhook(Box::new(webhook)) }
     }
 
-    /// Posts to `url` when this instance stops leading.
-    pub fn webhook_on_loss(url: &Secret) -> Result<Self, WebhookError> {
-        Ok(Hook { turn: Turn::Loss, action: Action::Webhook(webhook::Webhook::new(url)?) })
+    /// Posts when this instance stops leading.
+    pub fn on_loss_url(webhook: Webhook) -> Self {
+        Hook { turn: Turn::Loss, action: Action::Webhook(Box::new(webhook)) }
+    }
+
+    /// The name that it has everywhere: in the settings, the log and the metrics.
+    fn name(&self) -> &'static str {
+        match (self.turn, &self.action) {
+            (turn, Action::Command(_)) => turn.command_name(),
+            (Turn::Gain, Action::Webhook(_)) => "on_gain_url",
+            (Turn::Loss, Action::Webhook(_)) => "on_loss_url",
+        }
     }
 
     /// Runs it once. When this returns, nothing of it runs any more.
@@ -123,11 +144,7 @@ impl Hook {
 impl fmt::Debug for Hook {
     /// Neither a command nor an address is shown: both may hold a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match &self.action {
-            Action::Command(_) => "command",
-            Action::Webhook(_) => "webhook",
-        };
-        write!(f, "Hook({kind} on {})", self.turn.as_str())
+        write!(f, "Hook({})", self.name())
     }
 }
 
@@ -143,9 +160,9 @@ pub(crate) struct Happening {
 }
 
 /// All hooks of a sidecar.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hooks {
-    hooks: Arc<[Counted]>,
+    plan: HookPlan,
     /// By the name of the resource.
     resources: Mutex<BTreeMap<String, Arc<ResourceHooks>>>,
 }
@@ -153,7 +170,23 @@ pub(crate) struct Hooks {
 #[derive(Debug)]
 struct Counted {
     hook: Hook,
+    /// Its name, with a number from the second of that name on.
+    label: String,
     tally: Tally,
+}
+
+fn counted(hooks: Vec<Hook>) -> Vec<Counted> {
+    let mut seen: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let with_label = |hook: Hook| {
+        let count = seen.entry(hook.name()).or_default();
+        *count += 1;
+        let label = match *count {
+            1 => hook.name().to_owned(),
+            count => format!("{}-{count}", hook.name()),
+        };
+        Counted { hook, label, tally: Tally::default() }
+    };
+    hooks.into_iter().map(with_label).collect()
 }
 
 /// What came of the tries of one hook so far.
@@ -180,6 +213,7 @@ impl Tally {
 /// The hooks of one resource: what is decided, and those who wait for it.
 #[derive(Debug)]
 struct ResourceHooks {
+    hooks: Vec<Counted>,
     order: Mutex<Order>,
     /// There is news for the task.
     told: Notify,
@@ -189,25 +223,22 @@ struct ResourceHooks {
 
 impl Hooks {
     /// The hooks of the resources called `names`.
-    pub(crate) fn new<'a>(hooks: Vec<Hook>, names: impl Iterator<Item = &'a str>) -> Self {
-        let counted = hooks.into_iter().map(|hook| Counted { hook, tally: Tally::default() });
-        let hooks = Hooks { hooks: counted.collect(), resources: Mutex::default() };
-        let resource = |name: &str| (name.to_owned(), hooks.resource_hooks());
-        let resources = names.map(resource).collect();
-        Hooks { resources: Mutex::new(resources), ..hooks }
+    pub(crate) fn new<'a>(plan: HookPlan, names: impl Iterator<Item = &'a str>) -> Self {
+        let resource = |name: &str| (name.to_owned(), ResourceHooks::new(plan.hooks_of(name)));
+        let resources = Mutex::new(names.map(resource).collect());
+        Hooks { plan, resources }
     }
 
-    fn resource_hooks(&self) -> Arc<ResourceHooks> {
-        let order = Mutex::new(Order::new(self.hooks.iter().map(|c| c.hook.turn).collect()));
-        let (told, moved) = (Notify::new(), watch::Sender::new(()));
-        Arc::new(ResourceHooks { order, told, moved })
+    /// When a term of this resource is released.
+    pub(crate) fn release_of(&self, name: &str) -> Release {
+        self.plan.release_of(name)
     }
 
-    /// The same hooks for one more resource, and the future that runs them.
+    /// The hooks of one more resource, as the future that runs them.
     pub(crate) fn add(&self, name: &str) -> impl Future<Output = ()> + Send + 'static {
-        let resource = self.resource_hooks();
+        let resource = ResourceHooks::new(self.plan.hooks_of(name));
         self.lock().insert(name.to_owned(), Arc::clone(&resource));
-        work(resource, Arc::clone(&self.hooks))
+        work(resource)
     }
 
     /// Waits until the hooks of a resource were told everything, as long as at the end of the
@@ -241,7 +272,7 @@ impl Hooks {
     /// One future per resource, each without an end.
     pub(crate) fn workers(&self) -> Vec<impl Future<Output = ()> + Send + 'static> {
         let resources = self.all().into_iter();
-        resources.map(|(_, resource)| work(resource, Arc::clone(&self.hooks))).collect()
+        resources.map(|(_, resource)| work(resource)).collect()
     }
 
     /// Tells every hook of the resource, and ends what became old by it. Never waits.
@@ -295,13 +326,27 @@ impl Hooks {
         self.all().into_iter().filter(|(_, resource)| !resource.lock().is_settled())
     }
 
-    /// What came of each hook, with its turn.
-    pub(crate) fn tallies(&self) -> impl Iterator<Item = (Turn, &Tally)> {
-        self.hooks.iter().map(|counted| (counted.hook.turn, &counted.tally))
+    /// Tells what came of each hook: the name of its resource, and its own.
+    pub(crate) fn each_tally<E>(
+        &self,
+        mut visit: impl FnMut(&str, &str, &Tally) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (name, resource) in self.all() {
+            for counted in &resource.hooks {
+                visit(&name, &counted.label, &counted.tally)?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl ResourceHooks {
+    fn new(hooks: Vec<Hook>) -> Arc<Self> {
+        let order = Mutex::new(Order::new(hooks.iter().map(|hook| hook.turn).collect()));
+        let (told, moved) = (Notify::new(), watch::Sender::new(()));
+        Arc::new(ResourceHooks { hooks: counted(hooks), order, told, moved })
+    }
+
     async fn wait_for(&self, condition: impl Fn(&Order) -> bool) {
         let mut moved = self.moved.subscribe();
         // The sender lives in what is borrowed here.
@@ -314,7 +359,7 @@ impl ResourceHooks {
 }
 
 /// Runs what the order of a resource decides. Dropping the future ends every try.
-async fn work(resource: Arc<ResourceHooks>, hooks: Arc<[Counted]>) {
+async fn work(resource: Arc<ResourceHooks>) {
     let mut tries = JoinSet::new();
     // Of each try that runs: what ends it.
     let mut ends: BTreeMap<u64, oneshot::Sender<()>> = BTreeMap::new();
@@ -324,15 +369,15 @@ async fn work(resource: Arc<ResourceHooks>, hooks: Arc<[Counted]>) {
             let Some(output) = order.poll_output() else { break order.wakes_at() };
             drop(order);
             match output {
-                Output::Count { hook, outcome } => hooks[hook].tally.count(outcome),
+                Output::Count { hook, outcome } => resource.hooks[hook].tally.count(outcome),
                 Output::End { number } => drop(ends.remove(&number)),
                 Output::Try { number, hook, attempt, happening } => {
                     let (end, ended) = oneshot::channel();
                     ends.insert(number, end);
-                    let counted = (Arc::clone(&hooks), hook);
+                    let resource = Arc::clone(&resource);
                     tries.spawn(async move {
-                        let hook = &counted.0[counted.1].hook;
-                        let tried = AssertUnwindSafe(run_try(hook, attempt, &happening, ended));
+                        let counted = &resource.hooks[hook];
+                        let tried = AssertUnwindSafe(run_try(counted, attempt, &happening, ended));
                         // What comes after it must not wait for one that will never be told.
                         (number, tried.catch_unwind().await.unwrap_or(Tried::Failed))
                     });
@@ -358,35 +403,46 @@ async fn work(resource: Arc<ResourceHooks>, hooks: Arc<[Counted]>) {
 }
 
 async fn run_try(
-    hook: &Hook,
+    counted: &Counted,
     attempt: u32,
     happening: &Happening,
     ended: oneshot::Receiver<()>,
 ) -> Tried {
-    let resource = happening.name.as_str();
-    let why = match hook.attempt(happening, ended).await {
+    let (resource, hook) = (happening.name.as_str(), counted.label.as_str());
+    let why = match counted.hook.attempt(happening, ended).await {
         Ok(Ok(())) => return Tried::Done,
         Err(Interrupted::Outdated) => {
-            tracing::info!(target: "tenure", ?hook, resource, attempt,
+            tracing::info!(target: "tenure", hook, resource, attempt,
                 "hook ended: something newer happened, or the program ends");
             return Tried::Ended;
         }
         Ok(Err(why)) => why,
         Err(Interrupted::TookTooLong) => format!("took longer than {TRY_TIMEOUT:?}"),
     };
-    tracing::warn!(target: "tenure", ?hook, resource, attempt, why, "hook failed");
+    tracing::warn!(target: "tenure", hook, resource, attempt, why, "hook failed");
     Tried::Failed
 }
 
 #[cfg(test)]
 mod tests {
+    use tenure::Secret;
+
     use super::*;
 
     #[test]
     fn nothing_secret_is_shown() {
         let url = Secret::new("https://user:secret@example.org/hook?key=secret");
-        for hook in [Hook::command_on_gain("secret"), Hook::webhook_on_loss(&url).unwrap()] {
-            assert!(!format!("{hook:?}").contains("secret"), "{hook:?}");
+        let webhook = Webhook::new(&url).unwrap().header("x-key", &Secret::new("secret")).unwrap();
+        let webhook = webhook.signed_with(&Secret::new("secret secret secret")).unwrap();
+        for hook in [Hook::on_gain("secret"), Hook::on_loss_url(webhook.clone())] {
+            assert!(!format!("{hook:?} {webhook:?}").contains("secret"), "{hook:?}");
         }
+    }
+
+    #[test]
+    fn two_hooks_of_one_kind_have_two_names() {
+        let hooks = counted(vec![Hook::on_gain("a"), Hook::on_loss("b"), Hook::on_gain("c")]);
+        let labels: Vec<&str> = hooks.iter().map(|hook| hook.label.as_str()).collect();
+        assert_eq!(labels, ["on_gain", "on_loss", "on_gain-2"]);
     }
 }

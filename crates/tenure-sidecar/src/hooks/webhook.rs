@@ -1,8 +1,10 @@
 //! A hook that posts to an address.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Request, Uri};
@@ -13,17 +15,36 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 use super::Happening;
+use super::base64::base64;
+use super::signature::{Signer, message_id};
+use crate::clock;
 
-/// Why an address cannot be posted to. It never quotes the address, which may contain a secret.
+/// Why an address cannot be posted to. It quotes nothing that may contain a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the address of a webhook must look like https://host[:port]/path")]
-pub struct WebhookError;
+#[non_exhaustive]
+pub enum WebhookError {
+    /// The address is not one of a web server.
+    #[error("the address of a webhook must look like https://host[:port]/path")]
+    Address,
+    /// A header cannot be sent.
+    #[error("the name of a header has letters, digits and hyphens, its value plain ASCII")]
+    Header,
+    /// The address has a login, and there is a header for another one.
+    #[error("the address has a login, and so has the header Authorization: keep one of them")]
+    TwoLogins,
+    /// The secret cannot sign anything.
+    #[error("a secret that begins with whsec_ goes on with base64 of at least 16 bytes")]
+    Secret,
+}
 
+/// An address that is posted to, with what is sent there. Its `Debug` shows none of it.
 #[derive(Clone)]
-pub(super) struct Webhook {
+pub struct Webhook {
     uri: Uri,
     /// From `user:password@` in the address, as a header.
     login: Option<Secret>,
+    headers: HeaderMap,
+    signer: Option<Signer>,
     /// As the address names it, without the login.
     host_header: String,
     host: String,
@@ -32,14 +53,15 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    pub(super) fn new(url: &Secret) -> Result<Self, WebhookError> {
-        let uri: Uri = url.reveal().trim().parse().map_err(|_| WebhookError)?;
+    /// Posts to `url`. Fails if that is not `http://…` or `https://…`.
+    pub fn new(url: &Secret) -> Result<Self, WebhookError> {
+        let uri: Uri = url.reveal().trim().parse().map_err(|_| WebhookError::Address)?;
         let encrypted = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(WebhookError),
+            _ => return Err(WebhookError::Address),
         };
-        let authority = uri.authority().ok_or(WebhookError)?;
+        let authority = uri.authority().ok_or(WebhookError::Address)?;
         let (login, place) = match authority.as_str().rsplit_once('@') {
             Some((login, place)) => (Some(login), place),
             None => (None, authority.as_str()),
@@ -54,14 +76,35 @@ impl Webhook {
                     80
                 }
             }
-            Some(port) => port.trim_start_matches(':').parse().map_err(|_| WebhookError)?,
-            None => return Err(WebhookError),
+            Some(port) => {
+                port.trim_start_matches(':').parse().map_err(|_| WebhookError::Address)?
+            }
+            None => return Err(WebhookError::Address),
         };
         if host.is_empty() || port == 0 {
-            return Err(WebhookError);
+            return Err(WebhookError::Address);
         }
         let host_header = place.to_owned();
-        Ok(Webhook { uri, login, host_header, host, port, encrypted })
+        let headers = HeaderMap::new();
+        Ok(Webhook { uri, login, headers, signer: None, host_header, host, port, encrypted })
+    }
+
+    /// Also sends a header. Fails if HTTP cannot carry it, or if it is a second login.
+    pub fn header(mut self, name: &str, value: &Secret) -> Result<Self, WebhookError> {
+        let name = HeaderName::try_from(name).map_err(|_| WebhookError::Header)?;
+        let value = HeaderValue::try_from(value.reveal()).map_err(|_| WebhookError::Header)?;
+        if name == AUTHORIZATION && self.login.is_some() {
+            return Err(WebhookError::TwoLogins);
+        }
+        self.headers.insert(name, value);
+        Ok(self)
+    }
+
+    /// Signs what is posted with HMAC-SHA256, as the Standard Webhooks specification describes: the
+    /// secret is the text as it is, or what follows `whsec_`, decoded from base64.
+    pub fn signed_with(mut self, secret: &Secret) -> Result<Self, WebhookError> {
+        self.signer = Some(Signer::new(secret).ok_or(WebhookError::Secret)?);
+        Ok(self)
     }
 
     pub(super) async fn post(&self, happening: &Happening) -> Result<(), String> {
@@ -85,15 +128,7 @@ impl Webhook {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let body = serde_json::to_vec(happening).map_err(|error| error.to_string())?;
-        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = Request::post(path)
-            .header(HOST, self.host_header.as_str())
-            .header(CONTENT_TYPE, "application/json");
-        if let Some(login) = &self.login {
-            request = request.header(AUTHORIZATION, login.reveal());
-        }
-        let request = request.body(Full::new(Bytes::from(body)));
-        let request = request.map_err(|error| error.to_string())?;
+        let request = self.request(happening, body).map_err(|error| error.to_string())?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| error.to_string())?;
@@ -106,6 +141,36 @@ impl Webhook {
         };
         let status = response.map_err(|error| error.to_string())?.status();
         if status.is_success() { Ok(()) } else { Err(format!("was answered {status}")) }
+    }
+
+    fn request(
+        &self,
+        happening: &Happening,
+        body: Vec<u8>,
+    ) -> Result<Request<Full<Bytes>>, axum::http::Error> {
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::post(path);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        request = request
+            .header(HOST, self.host_header.as_str())
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(login) = &self.login {
+            request = request.header(AUTHORIZATION, login.reveal());
+        }
+        let (id, sent_at) = (message_id(happening), clock::unix_ms() / 1000);
+        request = request.header("webhook-id", &id).header("webhook-timestamp", sent_at);
+        if let Some(signer) = &self.signer {
+            request = request.header("webhook-signature", signer.sign(&id, sent_at, &body));
+        }
+        request.body(Full::new(Bytes::from(body)))
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Webhook(***)")
     }
 }
 
@@ -127,7 +192,7 @@ fn login_header(login: &str) -> Result<Secret, WebhookError> {
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     let (user, password) = (decoded(user)?, decoded(password)?);
     if user.contains(&b':') {
-        return Err(WebhookError);
+        return Err(WebhookError::Address);
     }
     let plain = [user.as_slice(), b":", &password].concat();
     Ok(Secret::new(format!("Basic {}", base64(&plain))))
@@ -140,31 +205,16 @@ fn decoded(text: &str) -> Result<Vec<u8>, WebhookError> {
         rest = tail;
         match (first, tail) {
             (b'%', [high, low, tail @ ..]) => {
-                let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(WebhookError);
+                let digit = |byte: &u8| char::from(*byte).to_digit(16).ok_or(WebhookError::Address);
                 let byte = digit(high)? * 16 + digit(low)?;
-                bytes.push(u8::try_from(byte).map_err(|_| WebhookError)?);
+                bytes.push(u8::try_from(byte).map_err(|_| WebhookError::Address)?);
                 rest = tail;
             }
-            (b'%', _) => return Err(WebhookError),
+            (b'%', _) => return Err(WebhookError::Address),
             _ => bytes.push(*first),
         }
     }
     Ok(bytes)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut encoded = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let bits = bits << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let index = (bits >> (18 - 6 * place)) as usize & 63;
-            let letter = if place <= chunk.len() { ALPHABET[index] as char } else { '=' };
-            encoded.push(letter);
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]
@@ -210,12 +260,5 @@ mod tests {
         let login = |url: &str| of(url).login.unwrap().reveal().to_owned();
         assert_eq!(login("http://us%40er:p%3Aw@[::1]:1/x"), "Basic dXNAZXI6cDp3");
         assert_eq!(login("http://token@h/"), "Basic dG9rZW46", "a name without a password");
-    }
-
-    #[test]
-    fn base64_pads_as_it_must() {
-        for (text, expected) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v")] {
-            assert_eq!(base64(text.as_bytes()), expected);
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tenure::Secret;
-use tenure_sidecar::{Hook, Sidecar};
+use tenure_sidecar::{Hook, Sidecar, Webhook};
 use testkit::{GENEROUS, TempFolder, wait_until};
 
 use crate::stage::Stage;
@@ -27,8 +27,8 @@ fn commands_hear_of_gain_and_loss() {
     let (ada, leading) = stage.leader("ada");
     let token = leading.status().token.unwrap();
     let builder = Sidecar::builder(ada.clone()).election(leading.clone());
-    let builder = builder.hook(Hook::command_on_gain(&command));
-    let _served = stage.serve(builder.hook(Hook::command_on_loss(&command)));
+    let builder = builder.hook(Hook::on_gain(&command));
+    let _served = stage.serve(builder.hook(Hook::on_loss(&command)));
     wait_until("the gain was told", GENEROUS, || lines(&log).len() == 1);
 
     stage.runtime.block_on(leading.resign());
@@ -49,14 +49,18 @@ fn a_hook_that_fails_is_tried_again_until_it_succeeds() {
     let command = format!("echo x >> {file}; test $(wc -l < {file}) -ge 3");
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading);
-    let served = stage.serve(builder.hook(Hook::command_on_gain(command)));
+    let served = stage.serve(builder.hook(Hook::on_gain(command)));
     wait_until("the third try succeeds", GENEROUS, || {
         let metrics = served.get("/metrics").body;
-        metrics.contains("tenure_hooks_total{hook=\"gain-0\",outcome=\"done\"} 1")
+        metrics.contains(
+            "tenure_hooks_total{name=\"nightly-report\",hook=\"on_gain\",outcome=\"done\"} 1",
+        )
     });
     assert_eq!(lines(&log).len(), 3);
     let metrics = served.get("/metrics").body;
-    assert!(metrics.contains("tenure_hooks_total{hook=\"gain-0\",outcome=\"retried\"} 2"));
+    assert!(metrics.contains(
+        "tenure_hooks_total{name=\"nightly-report\",hook=\"on_gain\",outcome=\"retried\"} 2"
+    ));
 }
 
 #[test]
@@ -68,7 +72,7 @@ fn a_gain_is_not_told_after_the_loss() {
     let command = format!("test -e {} && echo told >> {}", gate.display(), log.display());
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading.clone());
-    let served = stage.serve(builder.hook(Hook::command_on_gain(command)));
+    let served = stage.serve(builder.hook(Hook::on_gain(command)));
     wait_until("the hook fails", GENEROUS, || {
         served.get("/metrics").body.contains("outcome=\"retried\"} 1")
     });
@@ -102,7 +106,7 @@ fn a_webhook_is_posted_to_until_it_says_yes() {
     let stage = Stage::embedded();
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada.clone()).election(leading);
-    let served = stage.serve(builder.hook(Hook::webhook_on_gain(&url).unwrap()));
+    let served = stage.serve(builder.hook(Hook::on_gain_url(Webhook::new(&url).unwrap())));
     let (first, second) =
         (received.recv_timeout(GENEROUS).unwrap(), received.recv_timeout(GENEROUS).unwrap());
     assert_eq!(first, second, "the same news");
@@ -132,7 +136,7 @@ fn a_gain_that_still_runs_is_ended_before_the_loss_is_told() {
     );
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading.clone());
-    let builder = builder.hook(Hook::command_on_gain(gain)).hook(Hook::command_on_loss(loss));
+    let builder = builder.hook(Hook::on_gain(gain)).hook(Hook::on_loss(loss));
     let served = stage.serve(builder);
     wait_until("the gain runs", GENEROUS, || lines(&log) == ["begun"]);
 
@@ -141,7 +145,7 @@ fn a_gain_that_still_runs_is_ended_before_the_loss_is_told() {
     assert_eq!(lines(&log), ["begun", "down"]);
     assert!(!is_running(std::fs::read_to_string(&pid).unwrap().trim()), "the gain is gone");
     wait_until("it counts as outdated", GENEROUS, || {
-        served.get("/metrics").body.contains("hook=\"gain-0\",outcome=\"superseded\"} 1")
+        served.get("/metrics").body.contains("hook=\"on_gain\",outcome=\"superseded\"} 1")
     });
 }
 
@@ -154,7 +158,7 @@ fn what_a_gain_started_elsewhere_is_ended_with_it() {
     let gain = format!("timeout 600 sh -c 'echo $$ > {}; exec sleep 600' && true", pid.display());
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading.clone());
-    let _served = stage.serve(builder.hook(Hook::command_on_gain(gain)));
+    let _served = stage.serve(builder.hook(Hook::on_gain(gain)));
     wait_until("the gain runs", GENEROUS, || lines(&pid).len() == 1);
     let started = lines(&pid).remove(0);
     stage.runtime.block_on(leading.stop());
@@ -174,7 +178,7 @@ fn the_next_gain_waits_until_the_loss_was_told() {
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading.clone());
     let gain = format!("echo up >> {log_file}");
-    let builder = builder.hook(Hook::command_on_gain(gain)).hook(Hook::command_on_loss(loss));
+    let builder = builder.hook(Hook::on_gain(gain)).hook(Hook::on_loss(loss));
     let _served = stage.serve(builder);
     wait_until("the gain was told", GENEROUS, || lines(&log) == ["up"]);
     stage.runtime.block_on(leading.resign());
@@ -194,7 +198,7 @@ fn a_webhook_is_sent_the_host_and_the_login_of_its_address() {
     let stage = Stage::embedded();
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading);
-    let _served = stage.serve(builder.hook(Hook::webhook_on_gain(&url).unwrap()));
+    let _served = stage.serve(builder.hook(Hook::on_gain_url(Webhook::new(&url).unwrap())));
     let (mut stream, _) = listener.accept().unwrap();
     let mut text = [0; 4096];
     let mut length = 0;

@@ -20,3 +20,4 @@ mod stale;
 mod strict;
 mod truth;
 mod unix;
+mod webhooks;

@@ -105,7 +105,7 @@ fn plain_text_has_the_same_numbers_and_passes_promtool() {
     let stage = Stage::embedded();
     let (ada, leading) = stage.leader("ada");
     let builder = Sidecar::builder(ada).election(leading).observe("a\"b\\c");
-    let hook = Hook::command_on_gain("true");
+    let hook = Hook::on_gain("true");
     let served = stage.serve(builder.hook(hook));
     wait_until("it was renewed", GENEROUS, || {
         value(&scrape(&served), "tenure_renewal_duration_seconds_count") > Some(0.0)

@@ -12,9 +12,12 @@ use tenure_core::{
     Contest, Failback, InstanceId, Resource, Settings, Timing, TimingError, TimingSettings,
 };
 
+use super::hooks::{HooksConfig, HooksReader};
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::Path;
 use super::problem::{Fault, Problems};
+use super::resolve::Warning;
+use super::store::ReadFile;
 use super::value::Parsed;
 use crate::{Error, OnLoss};
 
@@ -64,6 +67,8 @@ pub struct ElectionConfig {
     pub version: String,
     /// Free text shown beside this instance.
     pub metadata: BTreeMap<String, String>,
+    /// What a sidecar calls when this instance starts or stops leading.
+    pub hooks: HooksConfig,
 }
 
 impl Default for ElectionConfig {
@@ -147,8 +152,13 @@ impl<'a> Scope<'a> {
     }
 
     /// The settings, with what is wrong about them noted.
-    pub(super) fn read(&self, problems: &mut Problems) -> ElectionConfig {
-        let config = self.values();
+    pub(super) fn read(
+        &self,
+        read: ReadFile<'_>,
+        problems: &mut Problems,
+        warnings: &mut Vec<Warning>,
+    ) -> ElectionConfig {
+        let mut config = self.values();
         let is_time = |key: &str| TIMES.contains(&key.rsplit('.').next().unwrap_or_default());
         if let (false, Err(rule)) = (problems.concern(is_time), config.timing()) {
             let (scope, settings) = (self.paths[0].to_string(), self.times());
@@ -157,7 +167,17 @@ impl<'a> Scope<'a> {
         for name in ["require_beat", "failback.delay", "failback.min_tenure"] {
             self.refuse_zero(name, problems);
         }
+        config.hooks = HooksReader { scope: self, read, problems, warnings }.read();
         config
+    }
+
+    pub(super) fn leaves(&self) -> &'a Leaves {
+        self.leaves
+    }
+
+    /// Where its settings are, the strongest first.
+    pub(super) fn paths(&self) -> &[Path] {
+        &self.paths
     }
 
     fn values(&self) -> ElectionConfig {
@@ -182,6 +202,7 @@ impl<'a> Scope<'a> {
             abort_on_overrun: self.switch("abort_on_overrun").unwrap_or_default(),
             version: self.text("version").unwrap_or_default(),
             metadata: self.metadata(),
+            hooks: HooksConfig::default(),
         }
     }
 

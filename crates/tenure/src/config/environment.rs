@@ -7,7 +7,7 @@
 use super::layers::{Leaves, Lost, lay_text, locate, unknown};
 use super::origin::{Origin, Path};
 use super::problem::{Fault, Problems};
-use super::schema::{ROOT, each_leaf};
+use super::schema::{ROOT, each_leaf, moved_hook};
 use super::variables::{Environment, value_of};
 use tenure_backend::nearest;
 
@@ -18,10 +18,18 @@ pub(super) const FILE_VARIABLE: &str = "TENURE_CONFIG";
 /// Names the profile.
 pub(super) const PROFILE_VARIABLE: &str = "TENURE_PROFILE";
 
-/// Variables of ours that are not settings. The last four are what a program that runs only while
-/// it leads is told by its wrapper; it may well use this library itself.
-pub(super) const NOT_SETTINGS: [&str; 6] =
-    [FILE_VARIABLE, PROFILE_VARIABLE, "TENURE_NAME", "TENURE_ID", "TENURE_TOKEN", "TENURE_TTL_MS"];
+/// Variables of ours that are not settings. The others are what a program that runs only while it
+/// leads is told by its wrapper, and a hook by the sidecar; both may well use this library.
+pub(super) const NOT_SETTINGS: [&str; 8] = [
+    FILE_VARIABLE,
+    PROFILE_VARIABLE,
+    "TENURE_NAME",
+    "TENURE_ID",
+    "TENURE_TOKEN",
+    "TENURE_TTL_MS",
+    "TENURE_EVENT",
+    "TENURE_REASON",
+];
 
 /// Variables that say where the store is and who asks. Of these an empty one is no absent one: it
 /// is a secret that was not filled in, and without it a host would be alone, or at another store.
@@ -108,6 +116,9 @@ pub(super) fn variable_form(name: &str) -> String {
 }
 
 fn suggested(names: &[String], lost: &Lost) -> Option<String> {
+    if let Some(hook) = moved_hook(&lost.path, &lost.name.to_ascii_lowercase()) {
+        return Some(format!("{PREFIX}DEFAULTS__HOOKS__{}", variable_form(hook)));
+    }
     if let Some(whole) = with_two_underscores(names) {
         return Some(whole);
     }

@@ -6,7 +6,7 @@ use std::path;
 
 use super::origin::{FilePosition, Origin, Path};
 use super::problem::{ConfigError, Fault, Problems};
-use super::schema::{Kind, Preset, ROOT, Row, Shape, each_leaf};
+use super::schema::{Kind, Preset, ROOT, Row, Shape, each_leaf, moved_hook};
 use super::value::{Node, Parsed, Value, describe};
 use super::variables::{Environment, fill, split};
 use tenure_backend::nearest;
@@ -276,7 +276,9 @@ pub(super) fn lay_text(
 /// Whether what was given may be quoted. Not beside settings that hold secrets, for one of those
 /// may have been meant; the name of a file is never quoted anyway.
 fn quotes(kind: Kind, path: &Path) -> bool {
-    kind == Kind::File || !matches!(path.names().next(), Some("store" | "sidecar"))
+    let is_secret = matches!(path.names().next(), Some("store" | "sidecar"))
+        || path.names().any(|name| name == "hooks");
+    kind == Kind::File || !is_secret
 }
 
 /// What a setting expects, for somebody who gave it something else.
@@ -337,6 +339,9 @@ pub(super) fn locate(
 
 /// The setting that `name` below `path` was probably meant to be.
 fn suggested(rows: &[Row], path: &Path, name: &str) -> Option<String> {
+    if let Some(hook) = moved_hook(path, name) {
+        return Some(Path::of(["defaults", "hooks", hook]).to_string());
+    }
     if let Some(near) = nearest(name, rows.iter().map(|row| row.name)) {
         return Some(path.child(near).to_string());
     }

@@ -23,6 +23,7 @@ mod connect;
 mod election;
 mod environment;
 mod format;
+mod hooks;
 mod layers;
 mod loader;
 mod origin;
@@ -38,6 +39,7 @@ mod variables;
 
 pub use election::ElectionConfig;
 pub use format::Format;
+pub use hooks::{HooksConfig, WebhookConfig};
 pub use loader::Loader;
 pub use origin::{FilePosition, Origin};
 pub use problem::{ConfigError, Problem};

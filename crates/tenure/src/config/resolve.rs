@@ -1,5 +1,6 @@
 //! The last step: from the values that count to a checked [`Config`].
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
@@ -128,11 +129,16 @@ impl Config {
             false => problems.take(store::resolve(&mut leaves, read)),
         };
         let (store, foreign) = store.unwrap_or_default();
-        let defaults = Scope::defaults(&leaves).read(&mut problems);
+        let mut warnings = foreign;
+        let files = RefCell::default();
+        let read = &|file: &FilePath| read_once(&files, read, file);
+        let defaults = Scope::defaults(&leaves).read(read, &mut problems, &mut warnings);
         let names = leaves.names_below(&Path::of(["elections"]));
         let mut elections = BTreeMap::new();
         for name in &names {
-            elections.insert(name.clone(), Scope::election(&leaves, name).read(&mut problems));
+            let scope = Scope::election(&leaves, name);
+            let election = scope.read(read, &mut problems, &mut warnings);
+            elections.insert(name.clone(), election);
         }
         let sidecar = SidecarConfig::read(&leaves, read, &mut problems);
         let mut config = Config {
@@ -154,7 +160,7 @@ impl Config {
         config.check_names(&leaves, &mut problems);
         problems.into_result()?;
         config.settings = settings(&leaves);
-        config.warnings = foreign;
+        config.warnings = warnings;
         config.warnings.extend(config.find_warnings(&leaves));
         config.warnings.extend(exposed_files(&leaves));
         config.warnings.extend(file.and_then(|file| exposed_secret(&leaves, file)));
@@ -238,6 +244,20 @@ impl Config {
     }
 }
 
+/// The text of a file that several elections may name: what is read from a pipe is gone afterwards.
+fn read_once(
+    files: &RefCell<BTreeMap<PathBuf, String>>,
+    read: ReadFile<'_>,
+    file: &FilePath,
+) -> Result<String, ConfigError> {
+    if let Some(text) = files.borrow().get(file) {
+        return Ok(text.clone());
+    }
+    let text = read(file)?;
+    files.borrow_mut().insert(file.to_owned(), text.clone());
+    Ok(text)
+}
+
 /// Whether every user of the host may read the file.
 fn is_readable_by_all(file: impl AsRef<FilePath>) -> bool {
     use std::os::unix::fs::PermissionsExt;
@@ -270,9 +290,10 @@ fn exposed_secret(leaves: &Leaves, file: &FilePath) -> Option<Warning> {
 
 /// Files with a secret that every user of the host may read.
 fn exposed_files(leaves: &Leaves) -> Vec<Warning> {
-    let names = [["store", "password_file"], ["store", "url_file"], ["sidecar", "token_file"]];
-    let exposed = names.into_iter().map(Path::of).filter_map(|path| {
-        let leaf = leaves.get(&path)?;
+    let names = ["password_file", "url_file", "token_file", "secret_file"];
+    let is_meant = |path: &Path| path.names().last().is_some_and(|name| names.contains(&name));
+    let files = leaves.iter().filter(|(path, _)| is_meant(path));
+    let exposed = files.filter_map(|(path, leaf)| {
         let Parsed::Text(file) = &leaf.parsed else { return None };
         let text = format!("every user of this host may read {file}: chmod 600 it");
         let warning = Warning { key: path.to_string(), origin: leaf.origin.clone(), text };

@@ -3,6 +3,8 @@
 //! Files, environment variables, defaults, suggestions and `docs/configuration.md` all read it. A
 //! new setting is a row here and a field in [`Config`](super::Config) or its parts.
 
+use super::origin::Path;
+
 /// One setting, or a group of them.
 pub(super) struct Row {
     pub(super) name: &'static str,
@@ -101,7 +103,7 @@ pub(super) const ROOT: &[Row] = &[
         name: "sidecar",
         shape: Table { rows: SIDECAR, shorthand: None },
         default: Preset::None,
-        meaning: "How `tenure sidecar` is served, who may call it, and its hooks.",
+        meaning: "How `tenure sidecar` is served, and who may call it.",
     },
 ];
 
@@ -148,37 +150,6 @@ const SIDECAR: &[Row] = &[
         shape: Leaf(Switch),
         default: Value("false"),
         meaning: "Whether `/health` calls a standby Degraded, and one without a store Unhealthy.",
-    },
-    Row {
-        name: "on_gain",
-        shape: Leaf(Command),
-        default: Unset("none"),
-        meaning: "A shell command to run when this instance begins to lead.",
-    },
-    Row {
-        name: "on_loss",
-        shape: Leaf(Command),
-        default: Unset("none"),
-        meaning: "A shell command to run when this instance stops leading.",
-    },
-    Row {
-        name: "on_gain_url",
-        shape: Leaf(Hook),
-        default: Unset("none"),
-        meaning: "An address to post to when this instance begins to lead.",
-    },
-    Row {
-        name: "on_loss_url",
-        shape: Leaf(Hook),
-        default: Unset("none"),
-        meaning: "An address to post to when this instance stops leading.",
-    },
-    Row {
-        name: "on_loss_first",
-        shape: Leaf(Switch),
-        default: Value("false"),
-        meaning: "Whether the lease is released only after `on_loss` and `on_loss_url` have ended, \
-                  or `stop_grace` is over.",
     },
     Row {
         name: "tls",
@@ -327,6 +298,66 @@ const FAILBACK: &[Row] = &[
     },
 ];
 
+/// The hook that was once a setting of the sidecar, below `defaults` since.
+pub(super) fn moved_hook(above: &Path, name: &str) -> Option<&'static str> {
+    let is_sidecar = *above == Path::of(["sidecar"]);
+    let moved = HOOKS.iter().find(|row| row.name == name && name.starts_with("on_"));
+    moved.filter(|_| is_sidecar).map(|row| row.name)
+}
+
+const HOOKS: &[Row] = &[
+    Row {
+        name: "on_gain",
+        shape: Leaf(Command),
+        default: Unset("none"),
+        meaning: "A shell command that `tenure sidecar` runs when this instance starts to lead. \
+                  Empty: none, whatever `defaults` says.",
+    },
+    Row {
+        name: "on_loss",
+        shape: Leaf(Command),
+        default: Unset("none"),
+        meaning: "A shell command that it runs when this instance stops leading.",
+    },
+    Row {
+        name: "on_gain_url",
+        shape: Leaf(Hook),
+        default: Unset("none"),
+        meaning: "An address that it posts to when this instance starts to lead.",
+    },
+    Row {
+        name: "on_loss_url",
+        shape: Leaf(Hook),
+        default: Unset("none"),
+        meaning: "An address that it posts to when this instance stops leading.",
+    },
+    Row {
+        name: "on_loss_first",
+        shape: Leaf(Switch),
+        default: Value("false"),
+        meaning: "Whether the lease is released only after `on_loss` and `on_loss_url` have ended, \
+                  or `stop_grace` is over.",
+    },
+    Row {
+        name: "headers",
+        shape: Map { placeholder: "HEADER", each: &Leaf(Secret) },
+        default: Preset::None,
+        meaning: "A header to send to these addresses, for example `Authorization`. Never shown.",
+    },
+    Row {
+        name: "secret",
+        shape: Leaf(Secret),
+        default: Unset("none: not signed"),
+        meaning: "The secret that signs what is posted (HMAC-SHA256): at least 16 characters.",
+    },
+    Row {
+        name: "secret_file",
+        shape: Leaf(File),
+        default: Unset("none"),
+        meaning: "A file that holds that secret; white space around it does not count.",
+    },
+];
+
 /// What may be said of one election.
 pub(super) const ELECTION: &[Row] = &[
     Row {
@@ -433,6 +464,12 @@ pub(super) const ELECTION: &[Row] = &[
         shape: Map { placeholder: "LABEL", each: &Leaf(Text) },
         default: Preset::None,
         meaning: "Free text shown beside this instance in the list of members.",
+    },
+    Row {
+        name: "hooks",
+        shape: Table { rows: HOOKS, shorthand: None },
+        default: Preset::None,
+        meaning: "What `tenure sidecar` calls when this instance starts or stops leading.",
     },
 ];
 

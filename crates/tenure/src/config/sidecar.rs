@@ -1,17 +1,16 @@
 //! The settings of the sidecar, resolved. Whoever serves it checks that they fit together.
 
-use std::fmt;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::layers::{Leaf, Leaves, bad_value};
 use super::origin::Path;
 use super::problem::Problems;
 use super::store::ReadFile;
-use super::value::{Parsed, shown_command};
+use super::value::Parsed;
 use crate::Secret;
 
-/// The settings of the sidecar: where it listens, who may call it, and its hooks.
-#[derive(Clone, PartialEq, Eq)]
+/// The settings of the sidecar: where it listens, and who may call it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SidecarConfig {
     /// The address to listen on.
@@ -33,16 +32,6 @@ pub struct SidecarConfig {
     pub key_file: Option<PathBuf>,
     /// The authorities that must have signed the certificates of callers, as PEM.
     pub client_ca_file: Option<PathBuf>,
-    /// A command to run when this instance starts to lead.
-    pub on_gain: Option<String>,
-    /// A command to run when it stops leading.
-    pub on_loss: Option<String>,
-    /// An address to post to when this instance starts to lead.
-    pub on_gain_url: Option<Secret>,
-    /// An address to post to when it stops leading.
-    pub on_loss_url: Option<Secret>,
-    /// Whether the lease is released only after the hook for a loss has ended.
-    pub on_loss_first: bool,
 }
 
 impl SidecarConfig {
@@ -58,34 +47,7 @@ impl SidecarConfig {
             cert_file: section.text("tls.cert_file").map(PathBuf::from),
             key_file: section.text("tls.key_file").map(PathBuf::from),
             client_ca_file: section.text("tls.client_ca_file").map(PathBuf::from),
-            on_gain: section.text("on_gain"),
-            on_loss: section.text("on_loss"),
-            on_gain_url: section.text("on_gain_url").map(Secret::new),
-            on_loss_url: section.text("on_loss_url").map(Secret::new),
-            on_loss_first: section.is_on("on_loss_first"),
         }
-    }
-}
-
-impl fmt::Debug for SidecarConfig {
-    /// Of commands the program alone: their arguments may be secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let command = |command: &Option<String>| command.as_deref().map(shown_command);
-        f.debug_struct("SidecarConfig")
-            .field("listen", &self.listen)
-            .field("token", &self.token)
-            .field("hosts", &self.hosts)
-            .field("observe", &self.observe)
-            .field("standby_is_degraded", &self.standby_is_degraded)
-            .field("empty", &self.empty)
-            .field("cert_file", &self.cert_file)
-            .field("key_file", &self.key_file)
-            .field("client_ca_file", &self.client_ca_file)
-            .field("on_gain", &command(&self.on_gain))
-            .field("on_loss", &command(&self.on_loss))
-            .field("on_gain_url", &self.on_gain_url)
-            .field("on_loss_url", &self.on_loss_url)
-            .finish()
     }
 }
 
@@ -102,10 +64,7 @@ impl<'a> Section<'a> {
     fn text(&self, name: &str) -> Option<String> {
         match &self.leaf(name)?.1.parsed {
             Parsed::Text(text) => Some(text.clone()),
-            Parsed::Secret(secret)
-            | Parsed::Address(secret)
-            | Parsed::Hook(secret)
-            | Parsed::Command(secret) => Some(secret.reveal().to_owned()),
+            Parsed::Secret(secret) => Some(secret.reveal().to_owned()),
             _ => unreachable!("{name} is text"),
         }
     }

@@ -162,7 +162,7 @@ fn hooks_follow_what_was_joined() {
     let path = folder.path().join("told");
     let command = format!("echo $TENURE_EVENT $TENURE_NAME >> {}", path.display());
     let builder = Sidecar::builder(stage.client("ada")).may_be_empty(true);
-    let hooks = builder.hook(Hook::command_on_gain(&command)).hook(Hook::command_on_loss(&command));
+    let hooks = builder.hook(Hook::on_gain(&command)).hook(Hook::on_loss(&command));
     let served = stage.serve(hooks);
     let told = || std::fs::read_to_string(&path).unwrap_or_default();
     for round in 1..=2 {

@@ -2,6 +2,7 @@
 
 mod documents;
 mod formats;
+mod hooks;
 mod secrets;
 mod sidecar;
 mod store;

@@ -150,10 +150,10 @@ fn variables_and_arguments_do_not_show_secrets_either() {
         ("TENURE_STORE__PORT", CANARY),
         ("TENURE_STORE__DATABASE", CANARY),
         ("TENURE_SIDECAR__STANDBY_IS_DEGRADED", CANARY),
-        ("TENURE_SIDECAR__ON_GAIN", "curl -H 'Authorization: c4nary' h"),
-        ("TENURE_SIDECAR__ON_LOSS", "TOKEN=c4nary curl h"),
-        ("TENURE_SIDECAR__ON_GAIN_URL", "https://hooks.example/services/T0/B0/c4nary"),
-        ("TENURE_SIDECAR__ON_LOSS_URL", "https://u:c4nary@hooks.example"),
+        ("TENURE_DEFAULTS__HOOKS__ON_GAIN", "curl -H 'Authorization: c4nary' h"),
+        ("TENURE_DEFAULTS__HOOKS__ON_LOSS", "TOKEN=c4nary curl h"),
+        ("TENURE_DEFAULTS__HOOKS__ON_GAIN_URL", "https://hooks.example/services/T0/B0/c4nary"),
+        ("TENURE_DEFAULTS__HOOKS__ON_LOSS_URL", "https://u:c4nary@hooks.example"),
         ("OTHER", CANARY),
     ];
     for (name, value) in variables {

@@ -10,7 +10,6 @@ fn the_sidecar_is_configured_like_everything_else() {
         listen = '[::1]:9000'
         hosts = 'ops.example, tenure.example'
         observe = 'mailer'
-        on_gain_url = 'https://user:secret@hooks.example/gain'
         standby_is_degraded = true
     ";
     let loader = Loader::new().text(Format::Toml, "tenure.toml", text);
@@ -21,8 +20,6 @@ fn the_sidecar_is_configured_like_everything_else() {
     assert_eq!(sidecar.hosts, ["ops.example", "tenure.example"]);
     assert_eq!(sidecar.observe, ["mailer"]);
     assert!(sidecar.standby_is_degraded && sidecar.token.is_none());
-    let shown = config.settings().iter().map(|setting| setting.to_string() + "\n");
-    assert!(!shown.collect::<String>().contains("secret"), "an address may hold a password");
 }
 
 #[test]
