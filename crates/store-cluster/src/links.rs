@@ -106,9 +106,11 @@ impl Cluster {
         let heard_ago = now - node.heard_at.min(now);
         let waited = node.ping_sent_at.map(|sent_at| now - sent_at.min(now));
         if let (Some(link), Some(waited)) = (node.link, waited) {
-            // One that does not open is stuck whatever comes over the other node's own one: the
-            // system knocks again ever more rarely.
-            let is_stuck = !link.is_up || (waited > timeout / 2 && heard_ago > timeout / 2);
+            // One that does not open, or over which no answer comes, is stuck whatever comes over
+            // the other node's own one: the system knocks again ever more rarely, and may not hear
+            // that the other end forgot a connection when it started again.
+            let is_silent = waited > timeout / 2 && heard_ago > timeout / 2;
+            let is_stuck = !link.is_up || is_silent || waited > timeout;
             if now - link.dialled_at > timeout && is_stuck {
                 self.close_link(index);
             }

@@ -199,6 +199,11 @@ impl OwnedRequest {
         self.large.iter().any(|text| Arc::strong_count(text) > 1)
     }
 
+    /// The buffers of its large arguments that nobody else holds.
+    pub fn into_large(self) -> Vec<Vec<u8>> {
+        self.large.into_iter().filter_map(|text| Arc::try_unwrap(text).ok()).collect()
+    }
+
     /// Bytes of memory behind it, for limits.
     pub fn memory(&self) -> usize {
         let large: usize = self.large.iter().map(|text| text.capacity()).sum();

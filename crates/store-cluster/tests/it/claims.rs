@@ -75,6 +75,16 @@ fn of_two_with_one_epoch_the_one_that_works_has_the_slots() {
 
 #[test]
 fn a_connection_that_does_not_open_is_tried_again_although_its_node_is_heard() {
+    assert_dialled_again(false);
+}
+
+/// The other end started again and has forgotten it, and nobody says so.
+#[test]
+fn a_connection_without_answers_is_replaced_although_its_node_is_heard() {
+    assert_dialled_again(true);
+}
+
+fn assert_dialled_again(opens: bool) {
     let mut town = Town::new(0);
     let header = header_of(&mut town, 1);
     let file = town.nodes[0].config_text();
@@ -91,7 +101,12 @@ fn a_connection_that_does_not_open_is_tried_again_although_its_node_is_heard() {
         node.handle_tick(now);
         loop {
             match node.poll_output() {
-                Output::Dial { address: to, .. } => dialled += usize::from(to == address(1)),
+                Output::Dial { address: to, link } => {
+                    dialled += usize::from(to == address(1));
+                    if opens {
+                        node.handle_link_up(now, link);
+                    }
+                }
                 Output::WaitUntil(_) => break,
                 _ => {}
             }

@@ -115,6 +115,11 @@ impl DecodeRequest {
     pub fn is_shared(&self) -> bool {
         self.request.is_shared()
     }
+
+    /// The payload's buffer, unless somebody else holds it.
+    pub fn into_payload(self) -> Vec<Vec<u8>> {
+        self.request.into_large()
+    }
 }
 
 /// A value that was decoded elsewhere, or why it cannot be.

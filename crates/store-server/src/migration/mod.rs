@@ -203,7 +203,7 @@ impl MigrationDriver {
     pub(crate) fn free_spent(&mut self) {
         self.has_new_spent = false;
         for request in self.spent.extract_if(.., |request| !request.is_shared()) {
-            self.thread.free(request);
+            self.thread.free_payload(*request);
         }
     }
 

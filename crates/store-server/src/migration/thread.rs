@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use store_engine::{DecodeRequest, DecodedValue, LeavingPayload, SessionId};
 
-use crate::allocator::Allocator;
+use crate::allocator::{Allocator, free_of_other_thread};
 use crate::event_loop::Message;
 use crate::persistence::Mailbox;
 
@@ -25,6 +25,8 @@ enum Work {
     },
     /// What nobody needs any more. To give much memory back takes milliseconds.
     Free(Box<dyn Send>),
+    /// The same, where the loop asked for the memory.
+    FreeOfLoop(Vec<Vec<u8>>),
 }
 
 /// What the thread has done.
@@ -73,6 +75,11 @@ impl ValueThread {
         let _ = self.give(Work::Free(Box::new(spent)));
     }
 
+    /// Frees a payload that was restored.
+    pub(crate) fn free_payload(&mut self, request: DecodeRequest) {
+        let _ = self.give(Work::FreeOfLoop(request.into_payload()));
+    }
+
     fn give(&mut self, work: Work) -> io::Result<()> {
         if self.running.is_none() {
             let (sender, works) = channel();
@@ -115,6 +122,10 @@ fn do_it(work: Work) -> Option<ValueDone> {
         }
         Work::Free(spent) => {
             drop(spent);
+            None
+        }
+        Work::FreeOfLoop(buffers) => {
+            buffers.into_iter().for_each(free_of_other_thread);
             None
         }
     }

@@ -104,6 +104,8 @@ pub(crate) struct Judge {
     spans: Vec<Option<Span>>,
     /// Who takes over by an operator's order, with its master's help.
     pub(crate) by_hand: Vec<Option<ByHand>>,
+    /// Whose last election was an operator's.
+    stands_by_hand: Vec<bool>,
 }
 
 impl Judge {
@@ -124,6 +126,7 @@ impl Judge {
             replica_seen_at: BTreeMap::new(),
             spans: vec![None; hosts],
             by_hand: vec![None; hosts],
+            stands_by_hand: vec![false; hosts],
         }
     }
 
@@ -211,12 +214,19 @@ impl World {
                 self.outcome.elections += 1;
                 self.judge.see_win(now, host, *epoch, *quorum);
                 self.judge_win_by_hand(host);
+                // A voter that works was replaced. Until all have heard, both may vote: of three
+                // with two on each side of a cut, each side has two.
+                self.judge.has_voters_by_hand |= self.judge.stands_by_hand[host];
             }
             Note::ElectionStarted { planned_at, is_manual: false, .. } => {
                 self.judge.by_hand[host] = None;
+                self.judge.stands_by_hand[host] = false;
                 self.judge_standing(host, *planned_at);
             }
-            Note::ElectionStarted { is_manual: true, .. } => self.note_standing_by_hand(host),
+            Note::ElectionStarted { is_manual: true, .. } => {
+                self.judge.stands_by_hand[host] = true;
+                self.note_standing_by_hand(host);
+            }
             Note::StateChanged { is_ok } => self.judge_state(host, *is_ok),
             Note::Migrating { to } => {
                 self.outcome.moves += 1;

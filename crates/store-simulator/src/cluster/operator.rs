@@ -189,6 +189,17 @@ impl World {
         }
     }
 
+    /// The only master is dead for good: nobody can vote, so an operator decides.
+    fn take_over_all(&mut self) {
+        let now = self.queue.now();
+        let is_heir = |host: &HostIndex| {
+            self.hosts[*host].is_working(now) && self.hosts[*host].follows().is_some()
+        };
+        if let Some(heir) = self.members().find(is_heir) {
+            self.obey(Order::Takeover(heir));
+        }
+    }
+
     /// Closes what is open, and gives slots that nobody claims to somebody.
     pub(crate) fn fix(&mut self) {
         self.note(|| "operator: fix".to_owned());
@@ -208,7 +219,7 @@ impl World {
             return;
         }
         let is_serving = |host: &HostIndex| self.hosts[*host].is_serving_master();
-        let Some(host) = self.members().find(is_serving) else { return };
+        let Some(host) = self.members().find(is_serving) else { return self.take_over_all() };
         let core = &self.hosts[host].core;
         let owned = SlotSet::of(missing.iter().filter(|slot| core.owner(*slot).is_some()));
         self.note(|| format!("operator: {host} gets {missing:?}"));
