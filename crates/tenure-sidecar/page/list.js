@@ -88,6 +88,11 @@ export class List {
     if (!this.rows.has(election.name)) this.rows.set(election.name, new Row(election));
     return this.rows.get(election.name);
   }
+
+  /** It was left; one of this name that is joined later is another one. */
+  forget(name) {
+    this.rows.delete(name);
+  }
 }
 
 class Row {

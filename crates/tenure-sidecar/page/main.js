@@ -14,6 +14,7 @@ const ENTRIES_SHOWN = 60;
 // Smooth enough for the eye where one election moves; calm where fifty do.
 const FRAME = 60;
 const LIST_FRAME = 250;
+const ASK_AGAIN = 2000;
 
 const elections = new Map();
 const entries = [];
@@ -57,9 +58,11 @@ let missing = null;
 
 function shown(name) {
   if (card) return card.node;
-  if (name === null) return elections.size > 0 ? list.node : null;
+  if (name === null && elections.size > 0) return list.node;
+  if (name === null && !complete) return null;
   missing ??= el("p", { class: "notice" });
-  say(missing, complete ? `This sidecar has no election ${name}.` : `Waiting for ${name}…`);
+  const none = "No election yet: programs join over HTTP.";
+  say(missing, name === null ? none : complete ? `This sidecar has no election ${name}.` : `Waiting for ${name}…`);
   return missing;
 }
 
@@ -133,21 +136,69 @@ function later() {
   });
 }
 
+/** Which connection this is; what an earlier one said is no news. */
+let connection = 0;
+/** What was left while the overview is asked for, and when: it may still be in that answer. */
+const left = new Map();
+let asking = 0;
+
 function take(view) {
+  // An answer that was made before it was left came after the word of that.
+  if (view.as_of_ms <= (left.get(view.name) ?? -1)) return;
+  left.delete(view.name);
   const election = of(view.name);
+  // Of two views of one sidecar the larger number is the newer, whichever came first.
+  if (election.connection === connection && view.as_of_ms < election.view.as_of_ms) return;
+  election.connection = connection;
   election.update(view);
   if (card?.election === election) card.update();
 }
 
+/** It is not watched any more: nothing is shown of it, and nothing offered. */
+function leave(name) {
+  if (!elections.delete(name)) return;
+  list.forget(name);
+  later();
+}
+
 async function overview() {
-  const status = await get("status");
+  const asked = connection;
+  asking += 1;
+  try {
+    const status = await get("status");
+    // Another sidecar may have taken its place meanwhile.
+    if (asked === connection) showOverview(status);
+  } finally {
+    asking -= 1;
+    if (asking === 0) left.clear();
+  }
+}
+
+function showOverview(status) {
   say(byId("instance"), status.instance);
   say(byId("store"), status.store);
   say(byId("version"), `Tenure ${status.version}`);
   status.resources.forEach(take);
+  // What was left while nobody listened. What this connection has told of is newer than the answer.
+  const named = new Set(status.resources.map((view) => view.name));
+  for (const [name, election] of elections) {
+    if (!named.has(name) && election.connection !== connection) leave(name);
+  }
   complete = true;
   byId("resources").removeAttribute("aria-busy");
   later();
+}
+
+/** Asks until it is answered: what is shown from an earlier connection may be gone. */
+async function refresh() {
+  const asked = connection;
+  while (connected && asked === connection) {
+    try {
+      return await overview();
+    } catch {
+      await new Promise((done) => setTimeout(done, ASK_AGAIN));
+    }
+  }
 }
 
 function title() {
@@ -200,17 +251,23 @@ const on = {
   event(kind, data) {
     if (kind === "entry") write(data);
     else if (kind === "resource") take(data);
+    else if (kind === "gone") {
+      if (asking > 0) left.set(data.name, data.as_of_ms);
+      leave(data.name);
+    }
     else if (kind === "missed") aside(`${data.count} entries were missed`);
     else if (kind === "restarted") aside("the sidecar was restarted");
   },
   up() {
     lostAt = null;
     connected = true;
+    connection += 1;
+    left.clear();
     forget();
     showLink();
     byId("notice").hidden = true;
     setLost(false);
-    overview().catch(() => {});
+    refresh();
   },
   down(why) {
     lostAt ??= new Date();

@@ -17,6 +17,7 @@ use futures_util::stream::{self, Stream};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::clock;
 use crate::routes::problem;
 use crate::sidecar::{Resources, Shared};
 use crate::streams::{STREAMS_MAX, StreamSlot};
@@ -122,7 +123,9 @@ impl Follower {
         self.seen.retain(|(watched, _)| {
             let stays = is_there(watched);
             if !stays {
-                let gone = serde_json::json!({ "name": watched.name() });
+                // A reader may get an older answer that still has it after this.
+                let as_of_ms = clock::running_ms();
+                let gone = serde_json::json!({ "name": watched.name(), "as_of_ms": as_of_ms });
                 self.ready.push_back(json("gone", &gone));
             }
             stays

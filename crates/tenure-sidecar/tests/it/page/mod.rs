@@ -1,5 +1,6 @@
 //! The page in a real browser.
 
+mod left;
 mod overview;
 mod terms;
 

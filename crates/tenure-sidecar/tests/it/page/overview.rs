@@ -47,7 +47,7 @@ impl Fifty {
 }
 
 /// The names in the list, from the top.
-fn rows(browser: &Browser) -> Vec<String> {
+pub(super) fn rows(browser: &Browser) -> Vec<String> {
     let names = browser.run(
         "return [...document.querySelectorAll('.elections tbody tr')].map(row => row.dataset.name)",
     );
