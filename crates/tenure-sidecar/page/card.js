@@ -226,7 +226,8 @@ export class Card {
       title: `Let ${leader.instance} resign?`,
       text: `${leader.instance} leads ${this.name}. It is asked to stop its work and to release the leadership; another instance then takes over.`,
       yes: "Resign",
-      act: () => post(`resign/${this.path}`),
+      // The answer may take a while: whoever leads by then was not meant.
+      act: () => post(`resign/${this.path}`, { token: leader.token }),
     });
   }
 
@@ -237,7 +238,7 @@ export class Card {
       title: `Hand over to ${member.instance}?`,
       text: `${leader.instance} leads ${this.name}. It is asked to stop its work; then ${member.instance} (${member.id}) takes over, after about a round trip.`,
       yes: "Hand over",
-      act: () => post(`hand-over/${this.path}`, { to: member.id }),
+      act: () => post(`hand-over/${this.path}`, { to: member.id, token: leader.token }),
     });
   }
 

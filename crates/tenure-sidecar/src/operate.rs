@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::callers::Asked;
 use crate::extract::PathName;
 use crate::json::Json;
 use crate::routes::{fresh, problem, unknown};
 use crate::sidecar::Shared;
 
 type Shares = State<Arc<Shared>>;
-type Body<T> = Result<axum::Json<T>, JsonRejection>;
 
 #[derive(Deserialize)]
 pub(crate) struct Pause {
@@ -28,13 +27,9 @@ pub(crate) struct Pause {
 pub(crate) async fn pause(
     State(shared): Shares,
     PathName(name): PathName,
-    body: Body<Pause>,
+    Asked(Pause { for_ms }): Asked<Pause>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
-    let for_ms = match body {
-        Ok(axum::Json(Pause { for_ms })) => for_ms,
-        Err(rejection) => return unreadable(&rejection, "{\"for_ms\": 600000}"),
-    };
     match watched.observer.pause(Duration::from_millis(for_ms)).await {
         Ok(()) => {
             tracing::info!(target: "tenure", resource = name, for_ms, "sidecar: paused");
@@ -68,13 +63,9 @@ pub(crate) struct Ready {
 pub(crate) async fn ready(
     State(shared): Shares,
     PathName(name): PathName,
-    body: Body<Ready>,
+    Asked(Ready { ready }): Asked<Ready>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
-    let ready = match body {
-        Ok(axum::Json(Ready { ready })) => ready,
-        Err(rejection) => return unreadable(&rejection, "{\"ready\": true}"),
-    };
     let Some(election) = &watched.election else {
         let error = format!("{name:?} is only observed here: ask a sidecar that takes part");
         return problem(StatusCode::CONFLICT, error);
@@ -82,10 +73,6 @@ pub(crate) async fn ready(
     election.set_ready(ready);
     tracing::info!(target: "tenure", resource = name, ready, "sidecar: readiness was set");
     fresh(Json(json!({ "name": name, "ready": ready })))
-}
-
-fn unreadable(rejection: &JsonRejection, example: &str) -> Response {
-    problem(rejection.status(), format!("{rejection}; send {example} as application/json"))
 }
 
 /// A wrong length is the caller's; anything else is the store's.

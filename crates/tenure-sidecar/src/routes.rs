@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
+use axum::handler::Handler;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use serde::{Deserialize, Serialize};
 use tenure::{AskOutcome, SeenLeader, Token};
 
+use crate::callers::Asked;
 use crate::extract::{PathName, QueryWords};
 use crate::json::Json;
 use crate::sidecar::Shared;
@@ -33,24 +35,9 @@ const FRESH: Duration = Duration::from_millis(50);
 type Shares = State<Arc<Shared>>;
 
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
-        .route("/health", get(health_route))
-        .route("/monitoring/standby-status", get(standby_route))
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .route("/leader", get(leader_of_all))
-        .route("/leader/{name}", get(leader))
-        .route("/status", get(status))
-        .route("/history/{name}", get(history))
-        .route("/metrics", get(metrics_route))
-        .route("/events", get(events::events))
-        .route("/resign/{name}", post(resign))
-        .route("/hand-over/{name}", post(hand_over))
-        .route("/pause/{name}", post(operate::pause))
-        .route("/resume/{name}", post(operate::resume))
-        .route("/ready/{name}", post(operate::ready))
-        .route("/openapi.json", get(openapi))
-        .merge(callers::router())
+    let described = callers::routes(own_routes());
+    described
+        .router
         .merge(page::router())
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "no such route: see /openapi.json") })
         .method_not_allowed_fallback(|| async {
@@ -59,6 +46,70 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         })
         .layer(DefaultBodyLimit::max(BODY_LEN_MAX))
         .with_state(shared)
+}
+
+fn own_routes() -> Routes {
+    Routes::default()
+        .get("/health", health_route)
+        .get("/monitoring/standby-status", standby_route)
+        .get("/livez", livez)
+        .get("/readyz", readyz)
+        .get("/leader", leader_of_all)
+        .get("/leader/{name}", leader)
+        .get("/status", status)
+        .get("/history/{name}", history)
+        .get("/metrics", metrics_route)
+        .get("/events", events::events)
+        .post("/resign/{name}", resign)
+        .post("/hand-over/{name}", hand_over)
+        .post("/pause/{name}", operate::pause)
+        .post("/resume/{name}", operate::resume)
+        .post("/ready/{name}", operate::ready)
+        .get("/openapi.json", openapi)
+}
+
+/// Routes, and a list of them: every one has to be in the description.
+#[derive(Default)]
+pub(crate) struct Routes {
+    router: Router<Arc<Shared>>,
+    listed: Vec<(&'static str, &'static str)>,
+}
+
+impl Routes {
+    pub(crate) fn get<H, T>(self, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<Shared>>,
+        T: 'static,
+    {
+        self.route("get", path, get(handler))
+    }
+
+    pub(crate) fn post<H, T>(self, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<Shared>>,
+        T: 'static,
+    {
+        self.route("post", path, post(handler))
+    }
+
+    pub(crate) fn delete<H, T>(self, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<Shared>>,
+        T: 'static,
+    {
+        self.route("delete", path, delete(handler))
+    }
+
+    fn route(
+        mut self,
+        method: &'static str,
+        path: &'static str,
+        handler: MethodRouter<Arc<Shared>>,
+    ) -> Self {
+        self.listed.push((path, method));
+        self.router = self.router.route(path, handler);
+        self
+    }
 }
 
 /// An answer that says what is wrong and what to do.
@@ -356,45 +407,75 @@ async fn openapi() -> Response {
 
 // ---------------------------------------------------------------------- what an operator asks for
 
-async fn resign(State(shared): Shares, PathName(name): PathName) -> Response {
+#[derive(Deserialize)]
+struct Resign {
+    /// The term that is meant: by now another may have begun.
+    token: Option<u64>,
+}
+
+async fn resign(
+    State(shared): Shares,
+    PathName(name): PathName,
+    Asked(asked): Asked<Resign>,
+) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to resign");
+    if let Err(refused) = check_term(&watched, asked.token).await {
+        return refused;
+    }
     answer(&watched, watched.observer.ask_to_resign().await)
+}
+
+/// Refuses what was meant for a term that is over: whoever leads since was not meant.
+#[expect(clippy::result_large_err, reason = "a refusal is an answer, and made once a request")]
+async fn check_term(watched: &Watched, token: Option<u64>) -> Result<(), Response> {
+    let Some(token) = token else { return Ok(()) };
+    let seen = watched.observer.look().await;
+    let seen = seen.map_err(|error| problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+    let leader = seen.leadership.leader();
+    if leader.is_some_and(|leader| leader.token.is_some_and(|running| running.get() == token)) {
+        return Ok(());
+    }
+    let why = format!("the term with the token {token} is over: nothing was asked for");
+    let leader = leader.map(|leader| leader.id.to_string());
+    let answer = AskAnswer { outcome: "over", why, leader };
+    Err(fresh((StatusCode::CONFLICT, Json(answer))))
 }
 
 #[derive(Deserialize)]
 struct HandOver {
     /// The name or the whole id of the successor.
     to: String,
+    /// The term that is meant: by now another may have begun.
+    token: Option<u64>,
 }
 
 async fn hand_over(
     State(shared): Shares,
     PathName(name): PathName,
-    body: Result<axum::Json<HandOver>, axum::extract::rejection::JsonRejection>,
+    Asked(HandOver { to, token }): Asked<HandOver>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
-    let to = match body {
-        Ok(axum::Json(HandOver { to })) if !to.is_empty() => to,
-        Ok(_) => return problem(StatusCode::BAD_REQUEST, "to is empty: name the successor"),
-        Err(rejection) => {
-            let error = format!("{rejection}; send {{\"to\": \"INSTANCE\"}} as application/json");
-            return problem(rejection.status(), error);
-        }
-    };
+    if to.is_empty() {
+        return problem(StatusCode::BAD_REQUEST, "to is empty: name the successor");
+    }
     tracing::info!(target: "tenure", resource = name, "sidecar: asked to hand over");
+    if let Err(refused) = check_term(&watched, token).await {
+        return refused;
+    }
     answer(&watched, watched.observer.ask_to_hand_over(&to).await)
+}
+
+#[derive(Serialize)]
+struct AskAnswer {
+    outcome: &'static str,
+    /// In words.
+    why: String,
+    leader: Option<String>,
 }
 
 /// What came of asking a leader.
 fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Response {
-    #[derive(Serialize)]
-    struct AskAnswer {
-        outcome: &'static str,
-        /// In words.
-        why: String,
-        leader: Option<String>,
-    }
     let id = |leader: &SeenLeader| leader.id.to_string();
     let (status, outcome, why, leader) = match asked {
         Ok(AskOutcome::Done { leader }) => {
@@ -423,29 +504,39 @@ fn answer(watched: &Watched, asked: Result<AskOutcome, tenure::Error>) -> Respon
 mod tests {
     use std::collections::BTreeSet;
 
-    /// Each route with its method, as the sources register them.
-    fn registered() -> BTreeSet<(String, String)> {
-        let (own, _) = include_str!("routes.rs").split_once("#[cfg(test)]").unwrap();
-        let sources = [own, include_str!("callers/mod.rs")];
-        let routes = sources.iter().flat_map(|source| source.split(".route(\"").skip(1));
-        let read = |route: &str| {
-            let (path, rest) = route.split_once("\", ").unwrap();
-            let (method, _) = rest.split_once('(').unwrap();
-            (path.to_owned(), method.to_owned())
-        };
-        routes.map(read).collect()
+    use serde_json::Value;
+
+    use super::*;
+
+    fn described() -> Value {
+        serde_json::from_str(include_str!("openapi.json")).unwrap()
+    }
+
+    /// What only one of the two has.
+    fn differences(description: &Value) -> Vec<String> {
+        let mut described = BTreeSet::new();
+        for (path, methods) in description["paths"].as_object().unwrap() {
+            for method in methods.as_object().unwrap().keys() {
+                described.insert(format!("{method} {path}"));
+            }
+        }
+        let routes = callers::routes(own_routes()).listed.into_iter();
+        let registered = routes.map(|(path, method)| format!("{method} {path}")).collect();
+        described.symmetric_difference(&registered).cloned().collect()
     }
 
     #[test]
     fn the_description_has_exactly_the_routes_that_there_are() {
-        let description: serde_json::Value =
-            serde_json::from_str(include_str!("openapi.json")).unwrap();
-        let mut described = BTreeSet::new();
-        for (path, methods) in description["paths"].as_object().unwrap() {
-            for method in methods.as_object().unwrap().keys() {
-                described.insert((path.clone(), method.clone()));
-            }
-        }
-        assert_eq!(described, registered());
+        assert_eq!(differences(&described()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_difference_is_noticed_either_way() {
+        let mut lacking = described();
+        lacking["paths"]["/locks/{name}"].as_object_mut().unwrap().remove("delete");
+        assert_eq!(differences(&lacking), ["delete /locks/{name}"]);
+        let mut beyond = described();
+        beyond["paths"]["/nowhere"] = serde_json::json!({ "get": {} });
+        assert_eq!(differences(&beyond), ["get /nowhere"]);
     }
 }

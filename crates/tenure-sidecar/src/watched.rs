@@ -462,12 +462,16 @@ impl Watched {
     }
 }
 
+/// Nobody waits longer than this for whoever was told something a moment ago: a lease of an hour
+/// does not make a hand-over take minutes. Callers ask much more often.
+const PROMISE_MAX: Duration = Duration::from_secs(15);
+
 /// The longest promise: work that is told to stop must be gone when it would be cut off, so whoever
 /// trusts an answer gets four fifths of that time and the guard the rest.
 pub(crate) fn promise_max(timing: &Timing) -> Duration {
     let ends_at = Moment::NEVER;
     let cut_off_before_end = timing.kill_at(ends_at).until(ends_at);
-    timing.stop_grace().saturating_sub(cut_off_before_end) * 4 / 5
+    (timing.stop_grace().saturating_sub(cut_off_before_end) * 4 / 5).min(PROMISE_MAX)
 }
 
 #[cfg(test)]
@@ -569,5 +573,15 @@ mod tests {
             let timing = Timing::new(&TimingSettings { ttl, ..TimingSettings::default() }).unwrap();
             assert_eq!(promise_max(&timing), Duration::from_millis(expected));
         }
+    }
+
+    #[test]
+    fn nobody_is_promised_more_than_a_hand_over_can_wait_for() {
+        let of = |ttl: u64| {
+            let ttl = Duration::from_secs(ttl);
+            promise_max(&Timing::new(&TimingSettings { ttl, ..TimingSettings::default() }).unwrap())
+        };
+        assert_eq!(of(10), Duration::from_millis(2240));
+        assert_eq!([of(3600), of(86_400)], [Duration::from_secs(15); 2]);
     }
 }

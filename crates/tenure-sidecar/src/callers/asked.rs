@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tenure::{Error, Reason};
 
 use super::WAIT_MAX;
@@ -15,8 +16,9 @@ use crate::routes::refusal;
 /// The longest name, in bytes, of what is held for a caller.
 const NAME_LEN_MAX: usize = 256;
 
-/// A body as JSON. None at all is an object without fields.
-pub(super) struct Asked<T>(pub(super) T);
+/// A body as JSON. None at all is an object without fields, and a whole number may be written as
+/// one with a fraction of zero, as some languages do.
+pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
     type Rejection = Response;
@@ -26,14 +28,41 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
             let error = format!("{}; send less", refused.body_text());
             refusal(refused.status(), "unreadable", error)
         })?;
-        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(text).map(Asked).map_err(|error| {
-            let (status, code) = match error.is_data() {
-                true => (StatusCode::UNPROCESSABLE_ENTITY, "unfit"),
-                false => (StatusCode::BAD_REQUEST, "unreadable"),
+        let refused = |status, code, error: serde_json::Error| {
+            let text = match bytes.is_empty() {
+                true => format!("there is no body: {error}"),
+                false => format!("the body: {error}"),
             };
-            refusal(status, code, format!("the body: {error}; see /openapi.json"))
+            refusal(status, code, format!("{text}; see /openapi.json"))
+        };
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let body = serde_json::from_slice(text)
+            .map_err(|error| refused(StatusCode::BAD_REQUEST, "unreadable", error))?;
+        serde_json::from_value(with_whole_numbers(body)).map(Asked).map_err(|error| {
+            match bytes.is_empty() {
+                true => refused(StatusCode::BAD_REQUEST, "unreadable", error),
+                false => refused(StatusCode::UNPROCESSABLE_ENTITY, "unfit", error),
+            }
         })
+    }
+}
+
+/// The same value, in which `5.0` is `5`.
+fn with_whole_numbers(value: Value) -> Value {
+    /// Up to here every whole number is one of its own.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
+                Value::from(float as i64)
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, with_whole_numbers(value))).collect()
+        }
+        other => other,
     }
 }
 

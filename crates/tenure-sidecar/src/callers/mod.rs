@@ -14,32 +14,29 @@ mod locks;
 mod owner;
 mod ticks;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::routing::{delete, get, post};
-
+pub(crate) use self::asked::Asked;
 use crate::clock;
-use crate::sidecar::Shared;
+use crate::routes::Routes;
 
 /// How long a request may wait for something to come free or to begin.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Every method of a path has a line of its own: a test compares them with the description.
-pub(crate) fn router() -> Router<Arc<Shared>> {
-    Router::new()
-        .route("/elections/{name}", post(elections::join))
-        .route("/elections/{name}", delete(elections::leave))
-        .route("/elections/{name}/keep", post(elections::keep))
-        .route("/beat/{name}", post(elections::beat))
-        .route("/locks/{name}", post(locks::acquire))
-        .route("/locks/{name}", delete(locks::release))
-        .route("/locks/{name}/keep", post(locks::keep))
-        .route("/ticks/{name}", get(ticks::look))
-        .route("/ticks/{name}", post(ticks::begin))
-        .route("/ticks/{name}/keep", post(ticks::keep))
-        .route("/ticks/{name}/finish", post(ticks::finish))
+pub(crate) fn routes(routes: Routes) -> Routes {
+    routes
+        .post("/elections/{name}", elections::join)
+        .delete("/elections/{name}", elections::leave)
+        .post("/elections/{name}/keep", elections::keep)
+        .post("/beat/{name}", elections::beat)
+        .post("/locks/{name}", locks::acquire)
+        .delete("/locks/{name}", locks::release)
+        .post("/locks/{name}/keep", locks::keep)
+        .get("/ticks/{name}", ticks::look)
+        .post("/ticks/{name}", ticks::begin)
+        .post("/ticks/{name}/keep", ticks::keep)
+        .post("/ticks/{name}/finish", ticks::finish)
 }
 
 /// What is held now.

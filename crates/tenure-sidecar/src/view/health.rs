@@ -67,16 +67,25 @@ pub(crate) fn health(
         .map(|watched| (watched.name().to_owned(), part(watched, connection, standby_is_degraded)))
         .collect();
     let worst = parts.values().max_by_key(|part| part.status);
-    let (status, description) = match worst {
-        Some(part) => (part.status, part.description.clone()),
-        // It waits for programs that join.
-        None => (HealthStatus::Healthy, "no election yet".to_owned()),
-    };
+    // Without any it waits for programs that join.
+    let status = worst.map_or(HealthStatus::Healthy, |part| part.status);
+    let description = description(&parts);
     let leader = parts.values().find(|part| part.is_leader);
     let role = leader.or(worst).map_or("unknown", |part| part.role);
     let data = Data { is_leader: leader.is_some(), instance_id, role, resources: parts };
     let leader_election = Check { status, description, data };
     Health { status, results: Results { leader_election } }
+}
+
+/// Every election by name, the worst first.
+fn description(parts: &BTreeMap<String, Part>) -> String {
+    let mut parts: Vec<&Part> = parts.values().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.status));
+    let texts: Vec<&str> = parts.iter().map(|part| part.description.as_str()).collect();
+    match texts.is_empty() {
+        true => "no election yet".to_owned(),
+        false => texts.join("; "),
+    }
 }
 
 fn part(watched: &Watched, connection: &Connection, standby_is_degraded: bool) -> Part {

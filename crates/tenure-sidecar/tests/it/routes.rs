@@ -278,3 +278,73 @@ fn whoever_refuses_to_hand_over_is_named() {
     assert_eq!((answer.status, &answer.json()["outcome"]), (409, &"refused".into()), "{answer:?}");
     assert_eq!(answer.json()["leader"], ada.id().as_str(), "{answer:?}");
 }
+
+#[test]
+fn what_was_meant_for_one_term_is_not_done_to_the_next() {
+    Stage::on_each(|stage| {
+        let (ada, on_ada) = stage.leader("ada");
+        let served = stage.serve_election(&ada, &on_ada);
+        let token = on_ada.status().token.unwrap().get();
+        let bob = stage.client("bob");
+        let on_bob = stage.elect(&bob);
+        testkit::wait_until("it is handed over", testkit::GENEROUS, || {
+            served.post("/hand-over/nightly-report", "{\"to\":\"bob\"}").status == 200
+        });
+        testkit::wait_until("bob leads", testkit::GENEROUS, || on_bob.is_leader());
+        for (path, body) in [
+            ("/resign/nightly-report", format!("{{\"token\":{token}}}")),
+            ("/hand-over/nightly-report", format!("{{\"to\":\"ada\",\"token\":{token}}}")),
+        ] {
+            let answer = served.post(path, &body);
+            assert_eq!((answer.status, &answer.json()["outcome"]), (409, &"over".into()));
+            assert_eq!(answer.json()["leader"], bob.id().as_str());
+        }
+        assert!(on_bob.is_leader(), "bob was not meant");
+        let token = on_bob.status().token.unwrap().get();
+        let meant = served.post("/resign/nightly-report", &format!("{{\"token\":{token}}}"));
+        assert_eq!((meant.status, &meant.json()["outcome"]), (200, &"done".into()), "{meant:?}");
+        assert_eq!(served.post("/resign/nightly-report", "{\"token\":\"x\"}").status, 422);
+        assert_eq!(served.post("/resign/nightly-report", "{").status, 400);
+    });
+}
+
+#[test]
+fn health_names_every_election_the_worst_first() {
+    let stage = Stage::embedded();
+    let ada = stage.client("ada");
+    let start = |name: &str| stage.runtime.block_on(ada.election(name).start()).unwrap();
+    let elections = ["mailer", "report", "zebra"].map(start);
+    let builder = Sidecar::builder(ada.clone());
+    let all = elections.iter().cloned();
+    let served = stage.serve(all.fold(builder, |builder, election| builder.election(election)));
+    let health = served.wait_for("it leads all", "/health", |health| {
+        let parts = &health["results"]["leader_election"]["data"]["resources"];
+        parts.as_object().unwrap().values().all(|part| part["is_leader"] == true)
+    });
+    let check = &health["results"]["leader_election"];
+    assert_eq!(check["description"], "mailer: leads; report: leads; zebra: leads");
+    assert_eq!((&health["status"], &check["status"]), (&"Healthy".into(), &"Healthy".into()));
+
+    stage.runtime.block_on(elections[1].stop());
+    let health = served.json("/health");
+    let check = &health["results"]["leader_election"];
+    let expected = "report: the election was stopped; mailer: leads; zebra: leads";
+    assert_eq!(check["description"], expected);
+    assert_eq!((&health["status"], &check["status"]), (&"Unhealthy".into(), &"Unhealthy".into()));
+}
+
+/// The shape that health checks of other systems have: of one election it is as it always was.
+#[test]
+fn health_of_one_election_names_it_alone() {
+    let stage = Stage::embedded();
+    let (ada, leading) = stage.leader("ada");
+    let served = stage.serve_election(&ada, &leading);
+    let health = served.json("/health");
+    let check = &health["results"]["leader_election"];
+    assert_eq!(check["description"], "nightly-report: leads");
+    assert_eq!(names(&check["data"]), ["instance_id", "is_leader", "resources", "role"]);
+    assert_eq!(
+        (&check["data"]["role"], &check["data"]["is_leader"]),
+        (&"leader".into(), &true.into())
+    );
+}

@@ -42,6 +42,19 @@ pub(crate) fn said(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
 }
 
+/// As languages write numbers that have only one kind of them.
+#[test]
+fn whole_numbers_may_have_a_fraction_of_zero() {
+    let stage = Stage::embedded();
+    let served = empty(&stage, "ada");
+    let body = |within: &str| format!("{{\"owner\":\"{ADA}\",\"within_ms\":{within}}}");
+    assert_eq!(post(&served, "/locks/x", &body("10000.0")).status, 201);
+    assert_eq!(served.post("/locks/x/keep", &format!("{{\"owner\":\"{ADA}\"}}")).status, 200);
+    for wrong in ["10000.5", "1e30", "-1.0", "\"10000\""] {
+        assert_eq!(code(&served.post("/locks/y", &body(wrong))), said(422, "unfit"), "{wrong}");
+    }
+}
+
 #[test]
 fn answers_have_exactly_the_fields_that_are_described() {
     let stage = Stage::embedded();

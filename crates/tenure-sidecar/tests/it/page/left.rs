@@ -1,5 +1,7 @@
 //! Elections that programs join and leave while the page is open.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tenure_sidecar::{ServerSettings, Sidecar};
 use testkit::{GENEROUS, wait_until};
@@ -84,4 +86,30 @@ fn what_was_left_while_nobody_listened_is_shown_no_more() {
         rows.sort();
         rows == ["mailer", "nightly-report"]
     });
+}
+
+/// Whoever is asked for is who leads now, and the answer comes from a person.
+#[test]
+fn a_yes_that_comes_after_the_term_is_no_yes_to_the_next() {
+    let stage = Stage::embedded();
+    let join = |name: &str| {
+        let client = stage.builder(name).ttl(Duration::from_secs(60)).connect();
+        let client = stage.runtime.block_on(client).unwrap();
+        let election = stage.elect(&client);
+        (client, election)
+    };
+    let (ada, on_ada) = join("ada");
+    wait_until("ada leads", GENEROUS, || on_ada.is_leader());
+    let (_bob, on_bob) = join("bob");
+    let served = stage.serve_election(&ada, &on_ada);
+    let browser = Browser::open(&format!("http://{}/", served.address));
+    browser.wait_text(".leader", |text| text == "ada");
+    browser.click(".actions button");
+    browser.wait_text("#ask-title", |text| text == "Let ada resign?");
+    wait_until("it is handed over", GENEROUS, || {
+        served.post("/hand-over/nightly-report", "{\"to\":\"bob\"}").status == 200
+    });
+    browser.click("#ask-yes");
+    browser.wait_text("#ask-outcome", |text| text.contains("is over: nothing was asked for"));
+    assert!(on_bob.is_leader(), "bob was not meant");
 }
