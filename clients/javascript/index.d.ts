@@ -64,7 +64,7 @@ export interface TickSettings extends WhichTick, LockSettings {
 }
 
 export class Client {
-  constructor(url?: string, options?: { token?: string; ca?: string | Buffer });
+  constructor(url?: string, options?: { token?: string; ca?: string | Uint8Array });
   request(method: string, route: string, content?: unknown, timeout?: number): Promise<any>;
   isLeader(name: string): Promise<boolean>;
   status(): Promise<any>;
@@ -87,6 +87,7 @@ export class Election {
   isLeader(): boolean;
   waitForTerm(): Promise<Term | undefined>;
   terms(): AsyncGenerator<Term, void, void>;
+  resign(): Promise<void>;
   beat(): Promise<void>;
   close(): Promise<void>;
 }

@@ -333,6 +333,8 @@ function parsed(url) {
 class Keeper {
   term = undefined;
   closed = false;
+  /** The token of the term that this program does not want any more. */
+  resigned = undefined;
   #waiting = new Set();
   #timer;
 
@@ -372,9 +374,10 @@ class Keeper {
   /** Takes an answer in, and returns how soon to ask again. */
   settle(sent, answer) {
     const { token, valid_for_ms: validFor = 0 } = answer;
-    if (token === undefined || validFor <= 0) {
+    if (token === undefined || validFor <= 0 || token === this.resigned) {
       this.lose("another leads, or nobody");
-      return 0;
+      // An answer that came at once need not be followed by a question at once.
+      return Math.max(0, RETRY_AFTER - passed(sent));
     }
     if (this.term?.token !== token || !this.term._extend(sent, validFor)) {
       this.lose("a later term began");
@@ -517,8 +520,25 @@ export class Election {
       if (!term) return;
       yield term;
       if (term.isValid()) {
-        await new Promise((resolve) => term.signal.addEventListener("abort", resolve));
+        await new Promise((resolve) => {
+          term.signal.addEventListener("abort", resolve, { once: true });
+        });
       }
+    }
+  }
+
+  /** Ends the term, if this program has one. End the work before. Resolves when another may lead. */
+  async resign() {
+    const term = this.term;
+    if (!term) return;
+    this.#keeper.resigned = term.token;
+    this.#keeper.lose("resigned");
+    try {
+      const route = path("resign", this.name);
+      await this.#client.request("POST", route, { token: term.token }, NEWS_WAIT);
+    } catch (error) {
+      // It is over already.
+      if (!(error instanceof Conflict)) throw error;
     }
   }
 

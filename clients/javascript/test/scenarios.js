@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import net from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, Lost, NotAcquired, Refused, Unavailable } from "tenure-client";
+import { Client, Conflict, Lost, NotAcquired, Refused, Unavailable } from "tenure-client";
 
 const { TENURE_SIDECAR, TENURE_SIDECAR_PID, TENURE_STORE_PORT } = process.env;
 const GENEROUS = 30_000;
@@ -118,6 +118,27 @@ const scenarios = {
     await assert.rejects(fails, /disk full/);
     const seen = await client().lookAtTick("backup", { named: "two" });
     assert(seen.state === "failed" && seen.why.includes("disk full"), JSON.stringify(seen));
+  },
+  async restarted() {
+    const election = await client().election("report", { ttl: TTL });
+    const term = await election.waitForTerm();
+    console.log("it leads");
+    await waitUntil("it is lost", () => !term.isValid());
+    const again = await election.waitForTerm();
+    assert(again.token > term.token);
+    await election.close();
+  },
+  async resigns() {
+    const election = await client().election("report", { ttl: TTL });
+    const term = await election.waitForTerm();
+    await election.resign();
+    assert(!term.isValid() && term.lostBecause === "resigned");
+    const again = await election.waitForTerm();
+    assert(again.token > term.token);
+    const late = client().request("POST", "/resign/report", { token: term.token });
+    await assert.rejects(late, Conflict);
+    assert(again.isValid());
+    await election.close();
   },
   async refused() {
     for (const wrong of ["nowhere", "ftp://x", "http://"]) {

@@ -5,7 +5,9 @@ its process, TENURE_STORE_PORT the port of the store. The argument names the sce
 """
 
 import asyncio
+import copy
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -13,7 +15,7 @@ import threading
 import time
 
 import tenure_client
-from tenure_client import Client, Lost, NotAcquired, Refused, Unavailable, aio
+from tenure_client import Client, Conflict, Lost, NotAcquired, Refused, Unavailable, aio
 
 URL = os.environ["TENURE_SIDECAR"]
 PID = int(os.environ["TENURE_SIDECAR_PID"])
@@ -171,6 +173,163 @@ def forked():
         assert term.is_valid() and held.is_valid()
 
 
+def forked_before():
+    """An object from before the fork is another caller's in the child: by the word of its parent
+    both would be told that they hold the lock."""
+    client = Client(URL)
+    lock, joined = client.lock("invoices", ttl=TTL), client.election("report", ttl=TTL)
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            lock.acquire()
+            joined.join()
+            os.write(theirs, b"held")
+            time.sleep(3600)
+        finally:
+            os._exit(1)
+    try:
+        assert os.read(ours, 4) == b"held"
+        try:
+            lock.acquire()
+        except NotAcquired:
+            pass
+        else:
+            raise AssertionError("parent and child hold one lock")
+        try:
+            joined.join()
+        except Conflict as error:
+            assert error.code == "other-owner", error.code
+        else:
+            raise AssertionError("parent and child are one candidate")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        try:
+            copied(lock)
+        except TypeError:
+            continue
+        raise AssertionError(f"{copied} makes a second holder")
+
+
+def resumed():
+    """A holder that was stopped for longer than it may be silent finds its lock lost, whatever it
+    asks first, and another has had it meanwhile."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            term = Client(URL).lock("invoices", within=2.0, ttl=TTL).acquire()
+            while True:
+                os.write(theirs, b"1" if term.is_valid() else b"0")
+                time.sleep(0.01)
+        finally:
+            os._exit(1)
+    try:
+        assert os.read(ours, 1) == b"1"
+        os.kill(child, signal.SIGSTOP)
+        Client(URL).lock("invoices", wait=GENEROUS).acquire()
+        # What it said before it was stopped.
+        os.set_blocking(ours, False)
+        while True:
+            try:
+                if not os.read(ours, 65536):
+                    break
+            except BlockingIOError:
+                break
+        os.set_blocking(ours, True)
+        os.kill(child, signal.SIGCONT)
+        said = b""
+        while len(said) < 20:
+            said += os.read(ours, 1)
+        assert set(said) == {ord("0")}, said
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def restarted():
+    """The sidecar is killed and another one takes its place: the caller joins that."""
+    joined = Client(URL).election("report", ttl=TTL).join()
+    term = joined.wait_for_term(GENEROUS)
+    print("it leads", flush=True)
+    wait_until("it is lost", lambda: not term.is_valid())
+    again = joined.wait_for_term(60.0)
+    assert again.token > term.token, (again, term)
+    joined.close()
+
+
+def threads():
+    """Two threads that take one object at once: one gets it."""
+    lock = Client(URL).lock("invoices", wait=0.0)
+    start, outcomes = threading.Barrier(8), []
+
+    def take():
+        start.wait()
+        try:
+            outcomes.append(lock.acquire())
+        except (Refused, NotAcquired):
+            outcomes.append(None)
+
+    takers = [threading.Thread(target=take) for _ in range(8)]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join()
+    assert len([term for term in outcomes if term]) == 1, outcomes
+    lock.release()
+
+    # What is made under the lock and runs after it is no work under the lock.
+    for later in (asyncio.sleep, rows):
+        try:
+            Client(URL).leader_only("invoices")(later)
+        except TypeError:
+            continue
+        raise AssertionError(f"{later} was taken")
+
+
+def rows():
+    yield 1
+
+
+def listeners():
+    """A listener that fails keeps nobody else from being told."""
+    told = []
+    sys.excepthook = lambda *error: told.append(error[0])
+    joined = Client(URL).election("report", ttl=TTL).join()
+    term = joined.wait_for_term(GENEROUS)
+    term.on_lost(lambda _: 1 / 0)
+    term.on_lost(lambda lost: told.append(lost.token))
+    os.kill(PID, signal.SIGSTOP)
+    wait_until("all were told", lambda: told == [ZeroDivisionError, term.token])
+    os.kill(PID, signal.SIGCONT)
+    again = joined.wait_for_term(GENEROUS)
+    again.on_lost(lambda lost: told.append("again"))
+    os.kill(PID, signal.SIGSTOP)
+    wait_until("the next one is told as well", lambda: told[-1] == "again")
+    os.kill(PID, signal.SIGCONT)
+    joined.close()
+
+
+def resigns():
+    """It ends its own term, and never that of another."""
+    first = Client(URL).election("report", ttl=TTL).join()
+    term = first.wait_for_term(GENEROUS)
+    first.resign()
+    assert not term.is_valid() and term.lost_because == "resigned"
+    again = first.wait_for_term(GENEROUS)
+    assert again.token > term.token
+    try:
+        Client(URL).request("POST", "/resign/report", {"token": term.token})
+    except Conflict:
+        pass
+    else:
+        raise AssertionError("a later term was ended by an earlier token")
+    assert again.is_valid()
+    first.close()
+
+
 def refused():
     for wrong in ("nowhere", "ftp://x", "http://"):
         try:
@@ -233,6 +392,69 @@ async def asyncio_lost(stop):
         os.kill(PID, signal.SIGCONT)
         assert await asyncio.wait_for(joined.wait_for_term(), GENEROUS)
     await joined.close()
+
+
+def asyncio_cancelled():
+    asyncio.run(in_asyncio_cancelled())
+
+
+async def in_asyncio_cancelled():
+    """A lock is released after the work under it has ended, and nothing begins in a term that is
+    over."""
+    client = aio.Client(URL)
+    steps = []
+
+    async def work():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.3)
+            steps.append("work ended")
+
+    async def under_lock():
+        async with client.lock("invoices") as term:
+            await term.run(work())
+        steps.append("never")
+
+    async def release_is_seen():
+        while True:
+            try:
+                async with client.lock("invoices", wait=GENEROUS):
+                    steps.append("next")
+                    return
+            except NotAcquired:
+                pass
+
+    task = asyncio.ensure_future(under_lock())
+    while lease_left("invoices") < 0:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    following = asyncio.ensure_future(release_is_seen())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await following
+    assert steps == ["work ended", "next"], steps
+
+    lock = client.lock("invoices", wait=GENEROUS)
+    term = await lock.acquire()
+    await lock.release()
+
+    async def begins():
+        steps.append("begun")
+
+    try:
+        await term.run(begins())
+    except Lost:
+        pass
+    else:
+        raise AssertionError("work ran in a term that was over")
+    assert "begun" not in steps
+
+    # Two tasks with one object.
+    lock = client.lock("invoices", wait=GENEROUS)
+    outcomes = await asyncio.gather(lock.acquire(), lock.acquire(), return_exceptions=True)
+    assert len([one for one in outcomes if isinstance(one, Refused)]) == 1, outcomes
+    await lock.release()
 
 
 def asyncio_stopped():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import secrets
 import ssl
+import sys
+import threading
 import time
 import urllib.parse
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -134,10 +137,57 @@ class Term:
                 listener = self._listeners.pop(0)
             except IndexError:
                 return
-            listener(self)
+            try:
+                listener(self)
+            except Exception:
+                # The thread that tells has other terms to watch.
+                sys.excepthook(*sys.exc_info())
 
     def __repr__(self) -> str:
         return f"<Term {self.name!r} token={self.token} remaining={self.remaining():.3f}>"
+
+
+class Caller:
+    """What a program holds, or wants to, under a word that only it knows.
+
+    A forked child has a word of its own: by that of its parent it would hold what the parent holds.
+    For the same reason it can be neither copied nor pickled.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self._keeper: Any = None
+        self._draw()
+
+    def _draw(self) -> None:
+        self._word, self._drawn_in = draw_owner(), _generation
+        #: Whether somebody is taking it just now; never that of a parent.
+        self._taking = threading.Lock()
+
+    def _enter(self) -> None:
+        """In a forked child it begins as one that holds nothing."""
+        if self._drawn_in != _generation:
+            self._keeper = None
+            self._draw()
+
+    @property
+    def _owner(self) -> str:
+        self._enter()
+        return self._word
+
+    def _take_turn(self) -> threading.Lock:
+        """The right to take it; for one at a time, since both would be told that they hold it."""
+        self._enter()
+        if not self._taking.acquire(blocking=False):
+            raise Refused(f"{self.name!r} is being taken by this object: use another", "held")
+        if self._keeper is not None:
+            self._taking.release()
+            raise Refused(f"{self.name!r} is held by this object: release it first", "held")
+        return self._taking
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} cannot be copied or pickled: make another one")
 
 
 def deadline_of(sent_at: float, answer: Mapping[str, Any]) -> float:
@@ -145,9 +195,25 @@ def deadline_of(sent_at: float, answer: Mapping[str, Any]) -> float:
     return sent_at + answer.get("valid_for_ms", 0) / 1000.0
 
 
+def ask_again_after(sent_at: float) -> float:
+    """How soon to ask again whether this program leads: an answer that came at once need not be
+    followed by a question at once."""
+    return max(0.0, sent_at + RETRY_AFTER - now())
+
+
 def renew_after(valid_for: float) -> float:
     """How soon to renew what is valid for so long: three tries fit."""
     return max(0.02, valid_for / 4)
+
+
+def runs_later(function: Callable[..., Any]) -> bool:
+    """Whether a call only makes something that runs when somebody asks it to go on."""
+    kinds = (
+        inspect.iscoroutinefunction,
+        inspect.isgeneratorfunction,
+        inspect.isasyncgenfunction,
+    )
+    return any(is_kind(function) for is_kind in kinds)
 
 
 def draw_owner() -> str:

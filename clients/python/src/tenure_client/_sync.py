@@ -96,6 +96,8 @@ class Client:
         None. A parameter called `term` gets the term."""
 
         def decorate(function: F) -> Callable[..., Any]:
+            if _core.runs_later(function):
+                raise TypeError(f"{function!r} would run after the lock was released: see aio")
             takes_term = "term" in inspect.signature(function).parameters
 
             @functools.wraps(function)
@@ -115,6 +117,19 @@ class Client:
         return decorate
 
 
+class _Turn:
+    """The right to take what an object is for, while it is asked for."""
+
+    def __init__(self, caller: _core.Caller) -> None:
+        self._taking = caller._take_turn()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        self._taking.release()
+
+
 class _Keeper:
     """Renews in a thread, and has a second one that wakes at the deadline: the first may hang in a
     request to a sidecar that is stopped."""
@@ -124,6 +139,8 @@ class _Keeper:
         self.term: Optional[Term] = None
         self.changed = threading.Condition()
         self.is_closed = False
+        #: The token of the term that this program does not want any more.
+        self.resigned: Optional[int] = None
         self._born_in = _core.generation()
         self._threads = [
             threading.Thread(target=work, name=f"tenure {name}", daemon=True)
@@ -152,9 +169,9 @@ class _Keeper:
         """Takes an answer in, and returns how soon to ask again."""
         valid_for = answer.get("valid_for_ms", 0) / 1000.0
         token = answer.get("token")
-        if token is None or valid_for <= 0:
+        if token is None or valid_for <= 0 or token == self.resigned:
             self.lose("another leads, or nobody")
-            return 0.0
+            return _core.ask_again_after(sent_at)
         deadline = _core.deadline_of(sent_at, answer)
         with self.changed:
             known = self.term
@@ -167,6 +184,11 @@ class _Keeper:
                 self.term = Term(self.name, token, deadline)
             self.changed.notify_all()
         return _core.renew_after(valid_for)
+
+    def resign(self, term: Term) -> None:
+        """From now on, nothing is begun under the token of this term."""
+        self.resigned = term.token
+        self.lose("resigned")
 
     def lose(self, why: str) -> None:
         with self.changed:
@@ -217,7 +239,7 @@ class _Keeper:
             term._lose("not renewed in time")
 
 
-class Election:
+class Election(_core.Caller):
     """Takes part in an election, through a sidecar that joins it for us.
 
     `within` is how many seconds this program may be silent before the sidecar leaves the election;
@@ -236,10 +258,9 @@ class Election:
         metadata: Optional[Mapping[str, str]] = None,
         require_beat: Optional[float] = None,
     ) -> None:
+        super().__init__()
         self._client, self.name, self._within = client, name, within
-        self._owner = _core.draw_owner()
         self._asked = _core.body_of(
-            owner=self._owner,
             within_ms=_core.millis(within),
             ttl_ms=_core.millis(ttl),
             priority=priority,
@@ -247,16 +268,22 @@ class Election:
             metadata=dict(metadata) if metadata else None,
             require_beat_ms=_core.millis(require_beat),
         )
-        self._keeper: Optional[_Keeper] = None
 
     def join(self) -> "Election":
         """Takes part from now on. Raises `Conflict` if another program took the name, `Refused` if
         a setting is wrong, and `Unavailable` if the sidecar does not answer."""
-        if self._keeper is None:
-            self._client.request("POST", _core.path_of("elections", self.name), self._asked)
+        self._enter()
+        if self._keeper is not None:
+            return self
+        with _Turn(self):
+            self._ask_to_join()
             self._keeper = _ElectionKeeper(self)
             self._keeper.start()
         return self
+
+    def _ask_to_join(self) -> None:
+        asked = {"owner": self._owner, **self._asked}
+        self._client.request("POST", _core.path_of("elections", self.name), asked)
 
     def close(self) -> None:
         """Leaves the election. End the work before."""
@@ -309,10 +336,17 @@ class Election:
         )
 
     def resign(self) -> None:
-        """Asks for the term to end. End the work before."""
-        if self._keeper is not None:
-            self._keeper.lose("resigned")
-        self._client.request("POST", _core.path_of("resign", self.name), timeout=_core.NEWS_WAIT)
+        """Ends the term, if this program has one. End the work before. Returns when another may
+        lead; until then, and while nobody else wants to, this program may be the next."""
+        keeper, term = self._keeper, self.term
+        if keeper is None or term is None:
+            return
+        keeper.resign(term)
+        path = _core.path_of("resign", self.name)
+        try:
+            self._client.request("POST", path, {"token": term.token}, _core.NEWS_WAIT)
+        except Conflict:
+            pass  # It is over already.
 
     def __enter__(self) -> "Election":
         return self.join()
@@ -344,7 +378,7 @@ class _ElectionKeeper(_Keeper):
             if error.code != "not-found":
                 return _core.RETRY_AFTER
             # The sidecar is a new one, or had not heard of us for too long.
-            client.request("POST", _core.path_of("elections", self.name), election._asked)
+            election._ask_to_join()
             return 0.0
 
 
@@ -376,7 +410,7 @@ class _HoldKeeper(_Keeper):
         return pause
 
 
-class Lock:
+class Lock(_core.Caller):
     """A lock. `wait` is how many seconds to wait for it, `within` how long this program may be
     silent before it loses it, `ttl` its lease.
 
@@ -392,26 +426,27 @@ class Lock:
         within: float = 10.0,
         ttl: Optional[float] = None,
     ) -> None:
+        super().__init__()
         self._client, self.name, self._wait = client, name, wait
-        self._owner = _core.draw_owner()
         self._asked = _core.body_of(
-            owner=self._owner,
             wait_ms=_core.millis(wait),
             within_ms=_core.millis(within),
             ttl_ms=_core.millis(ttl),
         )
-        self._keeper: Optional[_Keeper] = None
         self._term: Optional[Term] = None
 
     def acquire(self) -> Term:
         """Takes it, and returns its term. Raises `NotAcquired` if another holds it."""
-        if self._keeper is not None:
-            raise Refused(f"{self.name!r} is held by this object: release it first", "held")
+        with _Turn(self):
+            return self._acquire()
+
+    def _acquire(self) -> Term:
         sent_at = _core.now()
         patience = self._wait + _core.REQUEST_TIMEOUT
+        asked = {"owner": self._owner, **self._asked}
         try:
             path = _core.path_of("locks", self.name)
-            answer = self._client.request("POST", path, self._asked, patience)
+            answer = self._client.request("POST", path, asked, patience)
         except Conflict as error:
             raise NotAcquired(str(error), error.code, error.status) from error
         keeper = _HoldKeeper(self._client, "locks", self.name, self._owner, sent_at, answer)
@@ -435,6 +470,7 @@ class Lock:
             raise _core.as_lost(error) from error
 
     def __enter__(self) -> Term:
+        self._enter()
         if self._keeper is not None and self._term is not None:
             return self._term
         return self.acquire()
@@ -447,7 +483,7 @@ class Lock:
                 raise
 
 
-class Tick:
+class Tick(_core.Caller):
     """One run of a job, at most once per tick across all programs; say which tick with exactly one
     of `every` (seconds), `number` and `named`.
 
@@ -471,18 +507,16 @@ class Tick:
         ttl: Optional[float] = None,
         rerun_crashed: Optional[bool] = None,
     ) -> None:
+        super().__init__()
         self._client, self.name, self._wait = client, name, wait
         self._which = _core.body_of(every_ms=_core.millis(every), number=number, named=named)
-        self._owner = _core.draw_owner()
         self._asked = _core.body_of(
-            owner=self._owner,
             wait_ms=_core.millis(wait),
             within_ms=_core.millis(within),
             ttl_ms=_core.millis(ttl),
             rerun_crashed=rerun_crashed,
             **self._which,
         )
-        self._keeper: Optional[_Keeper] = None
         #: The term to work under, once begun.
         self.term: Optional[Term] = None
         #: "begun", "done", "failed", "running", "unfinished", or why it is not run now.
@@ -495,11 +529,16 @@ class Tick:
 
     def begin(self) -> bool:
         """Begins it. False if it has run or runs elsewhere: `state` says which."""
+        with _Turn(self):
+            return self._begin()
+
+    def _begin(self) -> bool:
         sent_at = _core.now()
         path = _core.path_of("ticks", self.name)
+        asked = {"owner": self._owner, **self._asked}
         try:
             patience = self._wait + _core.REQUEST_TIMEOUT
-            answer = self._client.request("POST", path, self._asked, patience)
+            answer = self._client.request("POST", path, asked, patience)
         except Conflict as error:
             self.state = error.code
             return False

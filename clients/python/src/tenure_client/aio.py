@@ -21,6 +21,16 @@ T = TypeVar("T")
 __all__ = ["Client", "Election", "Lock", "Term", "Tick"]
 
 
+async def _end(working: "asyncio.Future[Any]") -> None:
+    """Cancels it, and returns when it has ended, whatever else is cancelled meanwhile."""
+    while not working.done():
+        working.cancel()
+        try:
+            await asyncio.wait({working})
+        except asyncio.CancelledError:
+            pass
+
+
 class Term(_core.Term):
     """A term that can be awaited; see `tenure_client.Term`."""
 
@@ -38,18 +48,23 @@ class Term(_core.Term):
 
     async def run(self, work: Awaitable[T]) -> T:
         """Awaits `work`, and cancels it when the term is lost: then `Lost` is raised."""
+        if not self.is_valid():
+            # Not even its first step may be done.
+            if inspect.iscoroutine(work):
+                work.close()
+            self.check()
         working = asyncio.ensure_future(work)
         losing = asyncio.ensure_future(self.wait_until_lost())
         try:
             await asyncio.wait({working, losing}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 return working.result()
-            working.cancel()
-            await asyncio.wait({working})
+            await _end(working)
             raise Lost(f"{self.name}: {self.lost_because or 'not renewed in time'}", "lost")
         finally:
-            working.cancel()
             losing.cancel()
+            # Whoever cancelled this may release what the work is still using.
+            await _end(working)
 
     def _lose(self, why: str) -> None:
         super()._lose(why)
@@ -138,6 +153,8 @@ class Client:
         when that is lost; otherwise it returns None. A parameter called `term` gets the term."""
 
         def decorate(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[Optional[T]]]:
+            if inspect.isasyncgenfunction(function) or not _core.runs_later(function):
+                raise TypeError(f"{function!r} is no async function")
             takes_term = "term" in inspect.signature(function).parameters
 
             @functools.wraps(function)
@@ -164,6 +181,8 @@ class _Keeper:
         self.name = name
         self.term: Optional[Term] = None
         self.is_closed = False
+        #: The token of the term that this program does not want any more.
+        self.resigned: Optional[int] = None
         self._news = asyncio.Event()
         self._born_in = _core.generation()
         self._timer: Optional[asyncio.TimerHandle] = None
@@ -205,9 +224,9 @@ class _Keeper:
     def settle(self, sent_at: float, answer: Mapping[str, Any]) -> float:
         valid_for = answer.get("valid_for_ms", 0) / 1000.0
         token, deadline = answer.get("token"), _core.deadline_of(sent_at, answer)
-        if token is None or valid_for <= 0:
+        if token is None or valid_for <= 0 or token == self.resigned:
             self.lose("another leads, or nobody")
-            return 0.0
+            return _core.ask_again_after(sent_at)
         known = self.term
         if known is None or known.token != token or not known._extend(deadline):
             self.lose("a later term began")
@@ -250,7 +269,7 @@ class _Keeper:
                 pause = min(_core.RETRY_AFTER, max(0.02, left / 8)) if left else _core.RETRY_AFTER
 
 
-class Election:
+class Election(_core.Caller):
     """Takes part in an election; see `tenure_client.Election`."""
 
     def __init__(
@@ -265,10 +284,9 @@ class Election:
         metadata: Optional[Mapping[str, str]] = None,
         require_beat: Optional[float] = None,
     ) -> None:
+        super().__init__()
         self._client, self.name, self._within = client, name, within
-        self._owner = _core.draw_owner()
         self._asked = _core.body_of(
-            owner=self._owner,
             within_ms=_core.millis(within),
             ttl_ms=_core.millis(ttl),
             priority=priority,
@@ -276,15 +294,23 @@ class Election:
             metadata=dict(metadata) if metadata else None,
             require_beat_ms=_core.millis(require_beat),
         )
-        self._keeper: Optional[_ElectionKeeper] = None
 
     async def join(self) -> "Election":
-        if self._keeper is None:
-            path = _core.path_of("elections", self.name)
-            await self._client.request("POST", path, self._asked)
+        self._enter()
+        if self._keeper is not None:
+            return self
+        turn = self._take_turn()
+        try:
+            await self._ask_to_join()
             self._keeper = _ElectionKeeper(self)
             self._keeper.start()
+        finally:
+            turn.release()
         return self
+
+    async def _ask_to_join(self) -> None:
+        asked = {"owner": self._owner, **self._asked}
+        await self._client.request("POST", _core.path_of("elections", self.name), asked)
 
     async def close(self) -> None:
         """Leaves the election. End the work before."""
@@ -323,6 +349,19 @@ class Election:
             yield term
             await term.wait_until_lost()
 
+    async def resign(self) -> None:
+        """Ends the term, if this program has one; see `tenure_client.Election.resign`."""
+        keeper, term = self._keeper, self.term
+        if keeper is None or term is None:
+            return
+        keeper.resigned = term.token
+        keeper.lose("resigned")
+        path = _core.path_of("resign", self.name)
+        try:
+            await self._client.request("POST", path, {"token": term.token}, _core.NEWS_WAIT)
+        except Conflict:
+            pass  # It is over already.
+
     async def beat(self) -> None:
         """Says that the work made progress, where `require_beat` asks for that."""
         path = _core.path_of("beat", self.name)
@@ -357,8 +396,7 @@ class _ElectionKeeper(_Keeper):
             if error.code != "not-found":
                 return _core.RETRY_AFTER
             # The sidecar is a new one, or had not heard of us for too long.
-            path = _core.path_of("elections", self.name)
-            await client.request("POST", path, election._asked)
+            await election._ask_to_join()
             return 0.0
 
 
@@ -387,7 +425,7 @@ class _HoldKeeper(_Keeper):
         return pause
 
 
-class Lock:
+class Lock(_core.Caller):
     """A lock; see `tenure_client.Lock`."""
 
     def __init__(
@@ -399,26 +437,30 @@ class Lock:
         within: float = 10.0,
         ttl: Optional[float] = None,
     ) -> None:
+        super().__init__()
         self._client, self.name, self._wait = client, name, wait
-        self._owner = _core.draw_owner()
         self._asked = _core.body_of(
-            owner=self._owner,
             wait_ms=_core.millis(wait),
             within_ms=_core.millis(within),
             ttl_ms=_core.millis(ttl),
         )
-        self._keeper: Optional[_HoldKeeper] = None
         self._term: Optional[Term] = None
 
     async def acquire(self) -> Term:
         """Takes it, and returns its term. Raises `NotAcquired` if another holds it."""
-        if self._keeper is not None:
-            raise Refused(f"{self.name!r} is held by this object: release it first", "held")
+        turn = self._take_turn()
+        try:
+            return await self._acquire()
+        finally:
+            turn.release()
+
+    async def _acquire(self) -> Term:
         sent_at = _core.now()
+        asked = {"owner": self._owner, **self._asked}
         try:
             path = _core.path_of("locks", self.name)
             patience = self._wait + _core.REQUEST_TIMEOUT
-            answer = await self._client.request("POST", path, self._asked, patience)
+            answer = await self._client.request("POST", path, asked, patience)
         except Conflict as error:
             raise NotAcquired(str(error), error.code, error.status) from error
         keeper = _HoldKeeper(self._client, "locks", self.name, self._owner)
@@ -442,6 +484,7 @@ class Lock:
             raise _core.as_lost(error) from error
 
     async def __aenter__(self) -> Term:
+        self._enter()
         if self._keeper is not None and self._term is not None:
             return self._term
         return await self.acquire()
@@ -454,7 +497,7 @@ class Lock:
                 raise
 
 
-class Tick:
+class Tick(_core.Caller):
     """One run of a job; see `tenure_client.Tick`."""
 
     def __init__(
@@ -470,18 +513,16 @@ class Tick:
         ttl: Optional[float] = None,
         rerun_crashed: Optional[bool] = None,
     ) -> None:
+        super().__init__()
         self._client, self.name, self._wait = client, name, wait
         self._which = _core.body_of(every_ms=_core.millis(every), number=number, named=named)
-        self._owner = _core.draw_owner()
         self._asked = _core.body_of(
-            owner=self._owner,
             wait_ms=_core.millis(wait),
             within_ms=_core.millis(within),
             ttl_ms=_core.millis(ttl),
             rerun_crashed=rerun_crashed,
             **self._which,
         )
-        self._keeper: Optional[_HoldKeeper] = None
         self.term: Optional[Term] = None
         self.state = "open"
 
@@ -491,11 +532,19 @@ class Tick:
 
     async def begin(self) -> bool:
         """Begins it. False if it has run or runs elsewhere: `state` says which."""
+        turn = self._take_turn()
+        try:
+            return await self._begin()
+        finally:
+            turn.release()
+
+    async def _begin(self) -> bool:
         sent_at = _core.now()
         path = _core.path_of("ticks", self.name)
+        asked = {"owner": self._owner, **self._asked}
         try:
             patience = self._wait + _core.REQUEST_TIMEOUT
-            answer = await self._client.request("POST", path, self._asked, patience)
+            answer = await self._client.request("POST", path, asked, patience)
         except Conflict as error:
             self.state = error.code
             return False

@@ -49,13 +49,31 @@ impl Stage {
         Stage { server, sidecar, url, _folder: folder }
     }
 
+    /// Kills the sidecar, and has another one serve at the same place.
+    fn replace_sidecar(&mut self) {
+        self.sidecar.kill();
+        self.sidecar.wait(GENEROUS);
+        let words = ["--empty", "--store", &self.server.url(), "--listen", &self.url];
+        let mut command = sidecar(&words);
+        command.env("TENURE_DEFAULTS__FRESH_STORE", "true");
+        self.sidecar = Process::spawn(command);
+        self.sidecar.next_line_with("serving no election yet at ", GENEROUS);
+    }
+
     /// Runs a scenario, and fails with what it says.
-    fn play(&self, mut command: Command, name: &str) {
+    fn play(&self, command: Command, name: &str) {
+        self.finish(self.begin(command, name), name);
+    }
+
+    fn begin(&self, mut command: Command, name: &str) -> Process {
         command.arg(name);
         command.env("TENURE_SIDECAR", &self.url);
         command.env("TENURE_SIDECAR_PID", self.sidecar.pid().to_string());
         command.env("TENURE_STORE_PORT", self.server.port().to_string());
-        let mut scenario = Process::spawn(command);
+        Process::spawn(command)
+    }
+
+    fn finish(&self, mut scenario: Process, name: &str) {
         let status = scenario.wait(SCENARIO_MAX);
         assert!(status.success(), "{name} on {}: {status}", self.url);
     }
@@ -88,7 +106,7 @@ fn in_javascript(scenarios: &[&str], listens_on_file: bool) {
 
 #[test]
 fn python_leads_locks_and_runs_ticks() {
-    in_python(&["election", "locks", "ticks", "refused"], false);
+    in_python(&["election", "locks", "ticks", "refused", "resigns", "threads"], false);
 }
 
 #[test]
@@ -98,22 +116,42 @@ fn python_speaks_through_a_socket_file() {
 
 #[test]
 fn python_is_told_of_a_loss_before_the_lease_ends() {
-    in_python(&["stopped", "killed"], false);
+    in_python(&["stopped", "killed", "listeners", "resumed"], false);
 }
 
 #[test]
 fn python_holds_nothing_in_a_forked_child() {
-    in_python(&["forked"], false);
+    in_python(&["forked", "forked_before"], false);
+}
+
+#[test]
+fn a_sidecar_that_is_replaced_is_joined_again() {
+    let javascript = || {
+        let mut command = Command::new("node");
+        command.arg(folder("javascript").join("test/scenarios.js"));
+        command
+    };
+    let languages: [(&str, fn() -> Command); 2] = [("python3", python), ("node", javascript)];
+    for (program, command) in languages {
+        if is_there(program, program) {
+            let mut stage = Stage::start(true);
+            let scenario = stage.begin(command(), "restarted");
+            scenario.next_line_with("it leads", GENEROUS);
+            stage.replace_sidecar();
+            stage.finish(scenario, "restarted");
+        }
+    }
 }
 
 #[test]
 fn asyncio_does_the_same() {
-    in_python(&["asyncio_all", "asyncio_stopped", "asyncio_killed"], false);
+    let scenarios = ["asyncio_all", "asyncio_stopped", "asyncio_killed", "asyncio_cancelled"];
+    in_python(&scenarios, false);
 }
 
 #[test]
 fn javascript_leads_locks_and_runs_ticks() {
-    in_javascript(&["election", "locks", "ticks", "refused"], false);
+    in_javascript(&["election", "locks", "ticks", "refused", "resigns"], false);
 }
 
 #[test]
