@@ -9,6 +9,7 @@
 mod output;
 
 mod allocator;
+mod author;
 mod check_aof;
 mod check_rdb;
 mod cli;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tenure::{Leadership, Observation, Vacancy};
 
+use crate::author;
 use crate::exit::{self, Failure};
 use crate::output::{OutputOptions, duration as shown, plain, talk};
 use crate::run::duration;
@@ -49,7 +50,7 @@ pub(crate) struct Resume {
 Examples:
   tenure clear nightly --reason 'web-1 was switched off'")]
 pub(crate) struct Clear {
-    /// The reason, for the history.
+    /// The reason, for the history, which also says who cleared it.
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Clear even if the holder sent a heartbeat recently.
@@ -124,12 +125,14 @@ pub(crate) fn clear(arguments: Clear) -> Result<ExitCode, Failure> {
             return Err(Failure::new(exit::NO, format!("{}: {why}", plain(name))));
         }
     }
+    let by = author::author();
+    let reason = format!("{} (by {by})", arguments.reason);
     match arguments.force {
-        true => store_observer.wait(store_observer.observer.force_clear(&arguments.reason))?,
-        false => store_observer.wait(store_observer.observer.clear(&arguments.reason))?,
+        true => store_observer.wait(store_observer.observer.force_clear(&reason))?,
+        false => store_observer.wait(store_observer.observer.clear(&reason))?,
     }
     let former = seen.leadership.leader().map(|leader| leader.id.as_str());
-    let json = json!({ "name": name, "cleared": former, "reason": arguments.reason });
+    let json = json!({ "name": name, "cleared": former, "reason": arguments.reason, "by": by });
     arguments.output.print(&json, || {
         format!("{} is cleared: nobody leads until old leases have ended", plain(name))
     });

@@ -1,6 +1,7 @@
 //! `tenure status`: everything one look at the store shows about an election.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure::{Leadership, Observation, Token, Wish, WishKind};
@@ -29,7 +30,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let seen = store_observer.sight()?.now();
     let (store, key) =
         (store_observer.tenure.store(), store_observer.observer.resource().key().to_owned());
+    let leads_for = store_observer.leads_for(&seen);
     let mut json = status_json(&arguments.target.name, &seen);
+    json["leads_for_ms"] = json!(leads_for.map(|length| length.as_millis() as u64));
     json["store"] = json!(store);
     json["key"] = json!(key);
     let meant = store_observer.meant(&seen);
@@ -44,7 +47,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             (Leadership::Vacant(why), None) => store_observer.doubt_of(why).to_owned(),
             (Leadership::Led { .. }, _) => String::new(),
         };
-        let text = status_text(&arguments.target.name, &place, &doubt, &seen);
+        let text = status_text(&arguments.target.name, &place, &doubt, &seen, leads_for);
         format!("{text}\n{}", members_text(&seen))
     });
     Ok(ExitCode::SUCCESS)
@@ -82,19 +85,27 @@ fn wish_word(wish: &Wish) -> &'static str {
     }
 }
 
-/// In words. `doubt` stands behind why nobody leads.
-pub(crate) fn status_text(name: &str, place: &str, doubt: &str, seen: &Observation) -> String {
+/// In words. `doubt` stands behind why nobody leads, `leads_for` is how long the leader has led.
+pub(crate) fn status_text(
+    name: &str,
+    place: &str,
+    doubt: &str,
+    seen: &Observation,
+    leads_for: Option<Duration>,
+) -> String {
     let mut lines = vec![format!("{}  ({})", plain(name), plain(place))];
     lines.push(match &seen.leadership {
         Leadership::Led { leader, remaining } => {
-            let left = remaining.map_or("without an end".to_owned(), |left| {
-                format!("for {} unless renewed", duration(left))
+            let led = leads_for.map(|length| format!("leads for {}, ", duration(length)));
+            let left = remaining.map_or("lease without an end".to_owned(), |left| {
+                format!("lease {} unless renewed", duration(left))
             });
             let term = match leader.token {
                 Some(token) if !leader.foreign => format!("token {token}"),
                 _ => "a program that does not speak this protocol".to_owned(),
             };
-            format!("leader    {}  {term}, {left}", plain(leader.id.as_str()))
+            let led = led.unwrap_or_default();
+            format!("leader    {}  {term}, {led}{left}", plain(leader.id.as_str()))
         }
         Leadership::Vacant(why) => format!("leader    none: {}{doubt}", vacancy(why)),
     });

@@ -4,12 +4,14 @@
 //! origin, and an error names the flag, the variable or the line of the file.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tenure::config::{Config, Loader};
 use tenure::{
     Leadership, Observation, Observer, Resource, StoreErrorKind, Tenure, Vacancy, blocking,
 };
 
+use crate::author;
 use crate::exit::{self, Failure};
 use crate::{list, local, output};
 
@@ -144,7 +146,9 @@ impl Target {
 
     /// Somebody who looks at the election.
     pub(crate) fn observer(&self) -> Result<StoreObserver, Failure> {
-        let config = load_to_look(self.loader()?)?;
+        let mut config = load_to_look(self.loader()?)?;
+        // What an operator asks for is told with who asked.
+        config.instance = config.instance.or_else(|| Some(author::as_instance()));
         let tenure = connect(config.clone())?;
         StoreObserver::of(&tenure, &config, &self.name)
     }
@@ -176,6 +180,14 @@ impl StoreObserver {
         asked: impl Future<Output = Result<T, tenure::Error>>,
     ) -> Result<T, Failure> {
         blocking::wait(asked).map_err(|error| blame(&self.tenure, error))
+    }
+
+    /// For how long the leader has led, where the history tells.
+    pub(crate) fn leads_for(&self, seen: &Observation) -> Option<Duration> {
+        // Nothing but the grant of the running term is looked for.
+        const ENTRIES: usize = 2;
+        seen.leadership.leader()?;
+        list::leads_for(seen, &self.wait(self.observer.history(ENTRIES)).ok()?)
     }
 
     /// Whether the store has no trace of an election: probably its name was misspelt.

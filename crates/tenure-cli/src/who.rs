@@ -34,6 +34,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     match &seen.leadership {
         Leadership::Led { leader, .. } => {
+            if arguments.output.json {
+                let leads_for = store_observer.leads_for(&seen);
+                json["leads_for_ms"] = json!(leads_for.map(|length| length.as_millis() as u64));
+            }
             arguments.output.print(&json, || plain(leader.id.as_str()));
             Ok(ExitCode::SUCCESS)
         }

@@ -8,6 +8,7 @@ use axum::Router;
 use tenure::backend::Connection;
 use tenure::config::Config;
 use tenure::{Election, EventKind, Events, OnLoss, Tenure, Term};
+use tenure_core::timing::duration_text;
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -132,7 +133,8 @@ impl Shared {
             }
             // The loss was told long ago; only the store was not.
             Err(_) => tracing::warn!(target: "tenure",
-                "sidecar: the store did not answer within {stop_max:?}: leases end by themselves"),
+                "sidecar: the store did not answer within {}: leases end by themselves",
+                duration_text(stop_max)),
         }
         self.hooks.end().await;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::timing::whole_millis;
+use tenure_core::timing::duration_text;
 use tenure_core::{NameError, Reason, StoreError, TimingError};
 
 use crate::backend::ConnectError;
@@ -76,7 +76,7 @@ pub enum Error {
     #[error("this client belongs to the parent process: make a new one after the fork")]
     Forked,
     /// Nothing happened within the time given.
-    #[error("{what} did not happen within {:?}{}", whole_millis(*waited), because(reason))]
+    #[error("{what} did not happen within {}{}", duration_text(*waited), because(reason))]
     TimedOut {
         /// What was waited for.
         what: &'static str,

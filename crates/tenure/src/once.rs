@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tenure_core::job_run::{JobEnd, JobRun, JobSettings, JobStep, JobTick, WorkEnd};
 use tenure_core::protocol::{self, Hint, Outcome, Request, TickId, TickOutcome, View};
+use tenure_core::timing::duration_text;
 use tenure_core::{InstanceId, Moment, Reason, Resource, StoreError, Token};
 
 use crate::backend::{Backend, Connection, Signal, Subscription};
@@ -55,10 +56,11 @@ impl Tick {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let why = match &self.0 {
             JobTick::Every(period) if *period < PERIOD_MIN => {
-                format!("a period of {period:?} is under {PERIOD_MIN:?}: lengthen it")
+                let [period, least] = [*period, PERIOD_MIN].map(duration_text);
+                format!("a period of {period} is under {least}: lengthen it")
             }
             JobTick::Every(period) if *period > PERIOD_MAX => {
-                format!("a period of {} s is over 100 years: shorten it", period.as_secs())
+                format!("a period of {} is over 100 years: shorten it", duration_text(*period))
             }
             JobTick::Known(TickId::Named(name)) if name.is_empty() => {
                 "its name is empty: give it one".to_owned()

@@ -4,6 +4,7 @@ use tenure::HistoryEntry;
 
 use crate::exit::Failure;
 use crate::history::{LASTED, NO_TERMS, PAST_HEADINGS, Past, RUNNING, past, past_rows};
+use crate::list::leads_for;
 use crate::members::{NO_MEMBERS, members_table};
 use crate::output::{duration, plain, table};
 use crate::sight::{Sight, Unknown};
@@ -74,7 +75,9 @@ impl Knowledge {
 
     fn known(&self, sight: &Sight, name: &str, place: &str, lines: &mut Vec<Line>) {
         let seen = sight.now();
-        for (index, text) in status_text(name, place, "", &seen).lines().enumerate() {
+        let leads_for = leads_for(&seen, &self.entries);
+        let text = status_text(name, place, "", &seen, leads_for);
+        for (index, text) in text.lines().enumerate() {
             let look = match (index, seen.leadership.leader().is_some()) {
                 (1, true) => Look::Good,
                 (1, false) => Look::Bad,

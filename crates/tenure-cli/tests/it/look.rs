@@ -60,6 +60,9 @@ on_every_store! {
         assert_eq!(member("bob")["ttl_ms"], 10_000);
         let text = stage.tenure(&["status", NAME]).out;
         assert!(text.contains("leader    ada_") && text.contains("standby"), "{text}");
+        assert!(text.contains(", leads for "), "{text}");
+        let led = [&status, &stage.json(&["who", NAME])].map(|json| json["leads_for_ms"].as_u64());
+        assert!(led.iter().all(|ms| ms.is_some_and(|ms| ms < 600_000)), "{status}");
 
         first.terminate();
         first.wait(GENEROUS);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::protocol::MemberRecord;
+use tenure_core::timing::duration_text;
 use tenure_core::{
     Contest, Failback, InstanceId, Resource, Settings, Timing, TimingError, TimingSettings,
 };
@@ -125,7 +126,8 @@ impl ElectionConfig {
         }
         match self.require_beat {
             Some(every) if every < REQUIRE_BEAT_MIN => {
-                let why = format!("{every:?} is under {REQUIRE_BEAT_MIN:?}: lengthen it");
+                let [every, least] = [every, REQUIRE_BEAT_MIN].map(duration_text);
+                let why = format!("{every} is under {least}: lengthen it");
                 Err(Error::Setting { setting: "require_beat", why })
             }
             _ => Ok(()),
