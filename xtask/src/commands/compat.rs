@@ -1,10 +1,12 @@
 //! `cargo xtask compat`: the same made-up words to our store and to redis-server, for longer, the
-//! same scripts of real clients, and the tests that clients were published with.
+//! same scripts of real clients, the tests that clients were published with; and the sidecar under
+//! tools of others.
 
 mod clients;
 mod install;
 mod sentinels;
 mod servers;
+mod sidecar;
 mod suites;
 
 use std::collections::BTreeSet;
@@ -34,7 +36,8 @@ not compared is printed, with the reason.
   --seed S        the first seed, to repeat a run
   --clients       only the real clients, all of them
   --suite NAME    only this client: redis-py, celery, ioredis, bullmq, redis-py-sentinel,
-                  ioredis-sentinel, redis-py-cluster or ioredis-cluster; may be repeated
+                  ioredis-sentinel, redis-py-cluster, ioredis-cluster, schemathesis,
+                  prometheus-client, typescript or node18; may be repeated
 
 Then real clients are run on both servers:
 
@@ -54,6 +57,10 @@ Scripts (xtask/clients/) must print the same on both. Of foreign tests, each mus
 passed, failed and was skipped is printed, and what is left out, with the reason. A test that ends
 otherwise is run once more on both, since some count on time. Less than 90 % of what passes on
 redis-server having run on our store is a failure.
+
+Last, tools of others look at a sidecar and its clients: schemathesis makes up requests from
+/openapi.json and checks the answers against it, prometheus-client parses the metrics, typescript
+checks the types of the JavaScript client, and node18 runs it with the oldest Node that it is for.
 
 Packages are installed into target/compat/, which takes a network, python3 with venv, node and npm;
 where something is missing, a line says what, and that is no failure. Logs lie beside them.",
@@ -91,7 +98,7 @@ fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 fn names() -> BTreeSet<&'static str> {
-    clients::names().chain(suites::names()).collect()
+    clients::names().chain(suites::names()).chain(sidecar::names()).collect()
 }
 
 /// The clients that `--suite NAME` names, once or more.
@@ -119,6 +126,9 @@ fn compare(names: &BTreeSet<&str>) -> Result<(), Failure> {
     }
     for name in names {
         differences += suites::compare(name)?;
+    }
+    for name in names {
+        differences += sidecar::check(name)?;
     }
     match differences {
         0 => Ok(()),

@@ -48,17 +48,29 @@ impl Side {
         if self == Self::Redis {
             return Ok(Command::new("redis-server"));
         }
-        let mut build = cargo();
-        build.args(["build", "--quiet", "--package", "tenure-cli", "--bin", "tenure"]);
-        if !build.status().is_ok_and(|status| status.success()) {
-            return Err(Failure::Failed("compat: our store does not build, see above".to_owned()));
-        }
-        // On unix, cargo becomes the program that it runs, so that ending one ends the other.
-        let mut command = cargo();
-        command.args(["run", "--quiet", "--package", "tenure-cli", "--bin", "tenure", "--"]);
+        build_program()?;
+        let mut command = our_program();
         command.arg("serve");
         Ok(command)
     }
+}
+
+/// Builds the program `tenure`.
+pub(super) fn build_program() -> Result<(), Failure> {
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--package", "tenure-cli", "--bin", "tenure"]);
+    match build.status().is_ok_and(|status| status.success()) {
+        true => Ok(()),
+        false => Err(Failure::Failed("compat: our program does not build, see above".to_owned())),
+    }
+}
+
+/// The program `tenure`, built before. On unix, cargo becomes the program that it runs, so that
+/// ending one ends the other.
+pub(super) fn our_program() -> Command {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "tenure-cli", "--bin", "tenure", "--"]);
+    command
 }
 
 impl Server {
