@@ -40,8 +40,8 @@ impl Signer {
     }
 }
 
-/// The same for every try of one event to whomever it is told, so that a receiver knows what it has
-/// seen; another one for every other event.
+/// The same for every try of one event, so that a receiver knows what it has seen; another one for
+/// every other event.
 pub(super) fn message_id(happening: &Happening) -> String {
     const BYTES: usize = 16;
     let mut hash = Sha256::new();
