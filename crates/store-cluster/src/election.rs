@@ -20,6 +20,9 @@ const DELAY_RANDOM_MS: usize = 500;
 const DELAY_PER_RANK_MS: u64 = 1_000;
 /// Votes count for two node time-outs, but not shorter.
 const VOTES_MIN_MS: u64 = 2_000;
+/// A link to a master that is silent for so many periods of its pings is given up: 60 seconds, as
+/// those are ten. It may ping nobody while its clients are paused.
+const SILENT_PERIODS_MAX: u64 = 6;
 /// How long an operator's failover may take.
 const MANUAL_MS: u64 = 5_000;
 
@@ -408,8 +411,7 @@ impl Cluster {
     /// Whether this replica follows its master's data up to here. Its offset alone says nothing: one
     /// that has nothing yet counts from zero, as a master does that has just loaded its keys.
     fn has_everything(&self, pause: Pause) -> bool {
-        let settings = &self.settings;
-        let silence_max = settings.ping_period.saturating_add(settings.node_timeout);
+        let silence_max = SILENT_PERIODS_MAX.saturating_mul(self.settings.ping_period);
         let is_young = |at: u64| self.ms().saturating_sub(at) <= silence_max;
         pause.offset == self.data.offset && self.data.in_step_at.is_some_and(is_young)
     }

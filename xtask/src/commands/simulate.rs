@@ -23,7 +23,7 @@ a trace.
                   wrapper and guard of `tenure run` instead, among simulated processes: the promise
                   that no program acts outside its term, and its rules broken one at a time. 100000
                   seeds unless told otherwise; --seed prints every step of that world.
-  store [--worlds NAME] [--seeds N] [--seed S [--trace]] [--control NAME] [--jobs N]
+  store [--worlds NAME] [--seeds N [--from S]] [--seed S [--trace]] [--control NAME] [--jobs N]
                   worlds of stores on many machines, each with its rules, and each rule broken on
                   purpose. 100000 seeds for a release; 2000 unless told otherwise.
                   replication: stores that follow each other, over a network that delays, cuts and
