@@ -30,12 +30,15 @@ mod members;
 mod once;
 mod own_program;
 mod pause;
+#[cfg_attr(not(feature = "postgres"), path = "no_postgres.rs")]
+mod postgres;
 mod probe;
 mod run;
 mod serve;
 mod sidecar;
 mod sight;
 mod status;
+mod store;
 mod store_options;
 mod systemd;
 mod usage;
@@ -78,6 +81,8 @@ enum Command {
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Config(config_check::Command),
+    #[command(subcommand)]
+    Store(store::Command),
     #[command(subcommand)]
     Local(local::Command),
     Sidecar(sidecar::Arguments),
@@ -222,6 +227,7 @@ fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Clear(arguments) => pause::clear(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Config(command) => config_check::run(command),
+        Command::Store(command) => store::run(command),
         Command::Local(command) => local::run(command),
         Command::Sidecar(arguments) => sidecar::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),

@@ -13,7 +13,7 @@ use tenure::{
 
 use crate::author;
 use crate::exit::{self, Failure};
-use crate::{list, local, output};
+use crate::{list, local, output, postgres};
 
 /// Where the store is and how its keys are named.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -26,6 +26,7 @@ pub(crate) struct StoreOptions {
     /// A cluster, by any of its nodes: redis+cluster://host1,host2.
     /// A majority of independent servers: redis+quorum://host1,host2,host3.
     /// TLS for the last three: rediss+sentinel://, rediss+cluster://, rediss+quorum://.
+    /// PostgreSQL: postgres://user@host/database?sslmode=verify-full.
     /// Write a login before the host: user:password@. A password is safer in TENURE_STORE or in a
     /// file: everyone on the host can read the arguments of a process.
     #[arg(long, value_name = "URL", verbatim_doc_comment)]
@@ -107,7 +108,9 @@ impl StoreOptions {
         let counts = |pair: &&str| pair.starts_with("replicas=");
         options.retain(|pair| !pair.starts_with("mode="));
         options.retain(|pair| !counts(pair) || is_strict && self.replicas.is_none());
-        if is_strict && self.replicas.is_none() && !options.iter().any(counts) {
+        // The server itself says how many standbys a commit waits for.
+        let counts_itself = postgres::is_meant(url);
+        if is_strict && !counts_itself && self.replicas.is_none() && !options.iter().any(counts) {
             return Err(Failure::usage(
                 "--mode strict needs the number of replicas that must confirm a grant: add \
                  --replicas N, N = how many replicas the primary has",
@@ -325,6 +328,8 @@ mod tests {
         assert_eq!(moded("redis://h?mode=strict&replicas=2", "strict", None), of(kept));
         assert_eq!(moded(kept, "strict", Some(1)), of("redis://h?mode=strict&replicas=1"));
         assert_eq!(moded("redis://h", "strict", None), None, "nobody says how many");
+        let database = "postgres://a@h/d";
+        assert_eq!(moded(database, "strict", None), of("postgres://a@h/d?mode=strict"));
     }
 
     #[test]

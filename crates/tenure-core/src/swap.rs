@@ -134,6 +134,8 @@ pub fn decide(call: &Call, found: &Found) -> Result<Decision, StoreError> {
     if matches!(call.request, Request::History { .. }) {
         store.put_history(resource, &found.history);
     }
+    // Outcomes of ticks end, and nobody but the next writer takes them out of the text.
+    store.remove_expired(found.clock);
     let before = [store.part(resource, Part::Lease), store.part(resource, Part::Members)];
     let (answer, hints) = store.execute(found.clock, call);
     if only_reads(&call.request) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Severity {
+pub(crate) enum Severity {
     /// Elections do not work, or not as they should.
     Problem,
     /// They work; they may fail on a bad day.
@@ -14,7 +14,7 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Severity::Problem => "problem",
             Severity::Risk => "risk",
@@ -29,25 +29,25 @@ macro_rules! codes {
     ($($variant:ident $word:literal $severity:ident $sought:literal)*) => {
         /// What can be found.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Code {
+        pub(crate) enum Code {
             $(#[doc = $sought] $variant,)*
         }
 
         impl Code {
             /// All of them, the store's before an election's.
-            pub(super) const ALL: &[Code] = &[$(Code::$variant),*];
+            pub(crate) const ALL: &[Code] = &[$(Code::$variant),*];
 
             /// A stable word.
-            pub(super) fn word(self) -> &'static str {
+            pub(crate) fn word(self) -> &'static str {
                 match self { $(Code::$variant => $word,)* }
             }
 
-            pub(super) fn severity(self) -> Severity {
+            pub(crate) fn severity(self) -> Severity {
                 match self { $(Code::$variant => Severity::$severity,)* }
             }
 
             /// What is looked for.
-            pub(super) fn sought(self) -> &'static str {
+            pub(crate) fn sought(self) -> &'static str {
                 match self { $(Code::$variant => $sought,)* }
             }
         }
@@ -91,6 +91,10 @@ codes! {
     WritesRefused "writes-refused" Problem "the store takes no writes: memory, replicas or disk"
     ClockDrift "clock-drift" Problem "the store's clock runs faster or slower than ours"
     ClockOffset "clock-offset" Note "the store's wall clock differs from ours"
+    ManyConnections "many-connections" Risk "nearly all connections that a PostgreSQL server \
+                                              allows are in use"
+    NoNotifications "no-notifications" Note "a pooler before PostgreSQL, which passes no \
+                                             notifications"
     SlowStore "slow-store" Risk "the store is slow to answer"
     NoAnswer "no-answer" Problem "the store answers, but not about this election"
     NeverStarted "never-started" Problem "nobody has ever taken part under this name"
@@ -112,30 +116,30 @@ codes! {
 
 /// One finding: what was seen, and the next step.
 #[derive(Clone, Debug)]
-pub(super) struct Finding {
-    pub(super) code: Code,
+pub(crate) struct Finding {
+    pub(crate) code: Code,
     /// The election, or the store.
-    pub(super) about: String,
-    pub(super) what: String,
-    pub(super) next: String,
+    pub(crate) about: String,
+    pub(crate) what: String,
+    pub(crate) next: String,
 }
 
 impl Finding {
-    pub(super) fn new(code: Code, what: impl Into<String>, next: &str) -> Self {
+    pub(crate) fn new(code: Code, what: impl Into<String>, next: &str) -> Self {
         Finding { code, about: String::new(), what: what.into(), next: next.to_owned() }
     }
 
-    pub(super) fn about(mut self, about: &str) -> Self {
+    pub(crate) fn about(mut self, about: &str) -> Self {
         about.clone_into(&mut self.about);
         self
     }
 
-    pub(super) fn severity(&self) -> Severity {
+    pub(crate) fn severity(&self) -> Severity {
         self.code.severity()
     }
 
     /// `code`, `severity` (`problem`, `risk` or `note`), `about`, `what`, `do`.
-    pub(super) fn as_json(&self) -> Value {
+    pub(crate) fn as_json(&self) -> Value {
         json!({
             "code": self.code.word(),
             "severity": self.severity().word(),
@@ -145,7 +149,7 @@ impl Finding {
         })
     }
 
-    pub(super) fn as_text(&self) -> String {
+    pub(crate) fn as_text(&self) -> String {
         let Finding { about, what, next, .. } = self;
         let (severity, code) = (self.severity().word(), self.code.word());
         format!("{severity:<8} {about}: {what} [{code}]\n         do: {next}\n")

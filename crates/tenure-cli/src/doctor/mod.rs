@@ -14,7 +14,8 @@ use tenure::config::Config;
 use tenure::{Resource, Tenure, blocking};
 
 use self::election::ElectionFacts;
-use self::finding::{Code, Finding, Severity};
+use self::finding::Severity;
+pub(crate) use self::finding::{Code, Finding};
 use self::servers::{Examined, Seen};
 use crate::exit::{self, Failure};
 use crate::local;

@@ -13,6 +13,7 @@ use super::finding::{Code, Finding};
 use super::store::{Part, StoreFacts};
 use crate::exit::{self, Failure};
 use crate::output::plain;
+use crate::postgres;
 use crate::run::block_on;
 use crate::store_options::blame_on;
 
@@ -87,6 +88,12 @@ impl Candidate {
 /// Looks at all servers that matter to the elections. Fails when there is none to look at.
 pub(super) fn examine(config: &Config, elections: &[Resource]) -> Result<Examined, Failure> {
     let Some(url) = config.store.url() else { return Ok(Examined::default()) };
+    if postgres::is_meant(url.reveal()) {
+        let (findings, version) = postgres::examine(url.reveal())?;
+        let (place, why) = (config.store.to_string(), String::new());
+        let seen = Seen { part: Part::Alone, place, version, why, replicas: Vec::new() };
+        return Ok(Examined { findings, servers: vec![seen] });
+    }
     let about = config.store.to_string();
     // Where no election is named, the login should be able to hold one all the same.
     let sample = Resource::with_prefix(&config.prefix, "doctor").map_err(tenure::Error::from)?;

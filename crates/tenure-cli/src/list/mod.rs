@@ -32,7 +32,8 @@ const SUGGEST: Limits =
 
 /// List all elections and jobs of a store with their state.
 ///
-/// It finds those that somebody has led or paused, by a SCAN of the keys under the prefix. An
+/// It finds those that somebody has led or paused, by a SCAN of the keys under the prefix (on
+/// PostgreSQL, by one statement). An
 /// election with a key of its own is found if the configuration names it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\

@@ -1,4 +1,5 @@
-//! Which elections a store has: found by SCAN on each of its servers, a bounded part at a time.
+//! Which elections a store has: found by SCAN on each of its servers, a bounded part at a time. A
+//! database is asked by one statement.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::cli::LoggedInConnection;
 use crate::clock;
 use crate::exit::{self, Failure};
 use crate::output::plain;
+use crate::postgres;
 use crate::run::block_on;
 use crate::store_options::blame_on;
 
@@ -64,6 +66,14 @@ pub(super) struct Found {
 /// Looks for elections under the prefix of the configuration.
 pub(super) fn scan(config: &Config, limits: Limits) -> Result<Found, Failure> {
     let Some(url) = config.store.url() else { return Ok(Found::default()) };
+    if postgres::is_meant(url.reveal()) {
+        let resources = postgres::resources(url.reveal(), &config.prefix)?;
+        let kinds = resources.into_iter().filter_map(|(key, is_job)| {
+            let name = key.strip_prefix(&config.prefix)?.to_owned();
+            Some((name, if is_job { Kind::Job } else { Kind::Election }))
+        });
+        return Ok(Found { kinds: kinds.collect(), ..Found::default() });
+    }
     let about = config.store.to_string();
     let topology = block_on(async { Ok(Topology::survey(url.reveal()).await) })?;
     let (servers, needed, gaps) = match topology {

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::protocol::{Acquire, Ballot, CloseReason, MemberRecord, Outcome, Token};
+use crate::protocol::{
+    Acquire, Ballot, CloseReason, MemberRecord, Outcome, TickId, TickOutcome, Token,
+};
 use crate::{InstanceId, Resource};
 
 const TTL: Duration = Duration::from_secs(10);
@@ -140,6 +142,28 @@ fn another_life_of_the_store_waits_for_leases_it_may_have_lost() {
     assert!(matches!(answer.outcome, Outcome::Quarantine { .. }), "{answer:?}");
     store.pass(TTL + TTL / 10);
     assert!(store.lead("bob", 2) > token);
+}
+
+#[test]
+fn outcomes_of_ticks_that_have_ended_leave_the_text() {
+    let mut store = Store::new();
+    let token = store.lead("ada", 1);
+    let mut longest = 0;
+    for day in 0..100 {
+        let tick = TickId::Named(format!("day-{day}"));
+        let begin = Request::TickBegin { token, tick: tick.clone(), rerun_crashed: false };
+        assert_eq!(store.execute("ada", begin).outcome, Outcome::TickRuns);
+        let (outcome, keep) = (TickOutcome::Succeeded, TTL * 3);
+        let finish = Request::TickFinish { token, tick: tick.clone(), outcome, keep };
+        assert_eq!(store.execute("ada", finish).outcome, Outcome::Done);
+        let again = Request::TickBegin { token, tick, rerun_crashed: false };
+        assert!(matches!(store.execute("ada", again).outcome, Outcome::TickDone(_)));
+        longest = longest.max(store.found.lease.text.len());
+        store.pass(TTL / 2);
+        let renew = Request::Renew { token, ttl: TTL, fleet_max_ttl: TTL };
+        assert_eq!(store.execute("ada", renew).outcome, Outcome::Renewed);
+    }
+    assert!(longest < 2_000, "{longest} bytes");
 }
 
 #[test]

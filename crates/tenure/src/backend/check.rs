@@ -1,6 +1,6 @@
 //! Whether an address can work, without opening anything.
 
-use super::{ConnectError, address};
+use super::{ConnectError, address, postgres_address};
 
 /// Checks an address without opening anything: Tenure must know its scheme, and the files that it
 /// names must be readable. Returns the address without logins and files, for logs.
@@ -16,7 +16,10 @@ pub fn check_address(address: &str) -> Result<String, ConnectError> {
     if is_embedded(address) {
         return Ok(super::embedded::SCHEME.to_owned());
     }
-    address::check_address(address)
+    match is_postgres(address) {
+        true => postgres_address::check_address(address),
+        false => address::check_address(address),
+    }
 }
 
 /// The address without logins and files, if it is one that we understand.
@@ -25,7 +28,15 @@ pub(crate) fn shown_address(address: &str) -> Option<String> {
     if is_embedded(address) {
         return Some(super::embedded::SCHEME.to_owned());
     }
-    address::shown_address(address)
+    match is_postgres(address) {
+        true => postgres_address::shown_address(address),
+        false => address::shown_address(address),
+    }
+}
+
+fn is_postgres(address: &str) -> bool {
+    let scheme = address.trim().split(':').next().unwrap_or_default();
+    postgres_address::SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 #[cfg(feature = "embedded")]

@@ -11,6 +11,8 @@ mod check;
 pub mod conformance;
 #[cfg(feature = "embedded")]
 mod embedded;
+#[cfg_attr(not(feature = "postgres"), path = "no_postgres.rs")]
+mod postgres_address;
 mod registry;
 
 /// Elections on Redis, Valkey and stores that speak their protocol. Tools that examine the servers
@@ -19,6 +21,14 @@ mod registry;
 pub mod redis {
     pub use tenure_redis::{
         Connector, Dialing, Endpoint, Login, Mode, RedisBackend, RedisUrl, Stream, TlsFiles,
+    };
+}
+
+/// Elections on PostgreSQL, and fencing inside the transactions of a program.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use tenure_postgres::{
+        Fence, FenceError, Mode, PostgresBackend, PostgresHost, PostgresUrl, TlsMode, Verify,
     };
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Connecting, address};
+use super::{Connecting, address, postgres_address};
 
 /// Starts a backend for an address.
 type Starter = Arc<dyn Fn(String) -> Connecting + Send + Sync>;
@@ -18,12 +18,18 @@ pub(crate) struct Registry {
 
 impl Default for Registry {
     /// With the feature `redis`: `redis`, `rediss` and `unix`, the first two also with `+sentinel`,
-    /// `+cluster` and `+quorum`. With the feature `embedded`: `embedded`.
+    /// `+cluster` and `+quorum`. With the feature `postgres`: `postgres` and `postgresql`. With the
+    /// feature `embedded`: `embedded`.
     fn default() -> Self {
         let mut registry = Registry { starters: BTreeMap::new() };
         for scheme in address::SCHEMES {
             registry
                 .register(scheme, |address| Box::pin(async move { address::open(&address).await }));
+        }
+        for scheme in postgres_address::SCHEMES {
+            registry.register(scheme, |address| {
+                Box::pin(async move { postgres_address::open(&address) })
+            });
         }
         #[cfg(feature = "embedded")]
         registry.register(super::embedded::SCHEME, |address| {

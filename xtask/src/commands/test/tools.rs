@@ -44,6 +44,9 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["python3", "--version"], source: Source::Package("python3") },
     Tool { probe: &["python3", "-c", "import ensurepip"], source: Source::Package("python3-venv") },
     Tool { probe: &["node", "--version"], source: Source::Package("nodejs") },
+    // The server's own programs are not in PATH there.
+    Tool { probe: &["pg_lsclusters", "--help"], source: Source::Package("postgresql") },
+    Tool { probe: &["pgbouncer", "--version"], source: Source::Package("pgbouncer") },
 ];
 
 /// Makes sure that all tools of the tests are there.
@@ -178,6 +181,8 @@ mod tests {
             "python3",
             "python3-venv",
             "nodejs",
+            "postgresql",
+            "pgbouncer",
         ];
         assert_eq!(packages(&missing), expected);
     }
