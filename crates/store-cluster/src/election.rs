@@ -408,8 +408,8 @@ impl Cluster {
         }
     }
 
-    /// Whether this replica follows its master's data up to here. Its offset alone says nothing: one
-    /// that has nothing yet counts from zero, as a master does that has just loaded its keys.
+    /// Whether this replica follows its master's data up to here. Its offset alone says nothing:
+    /// one that has nothing yet counts from zero, as a master does that has just loaded its keys.
     fn has_everything(&self, pause: Pause) -> bool {
         let silence_max = SILENT_PERIODS_MAX.saturating_mul(self.settings.ping_period);
         let is_young = |at: u64| self.ms().saturating_sub(at) <= silence_max;

@@ -89,7 +89,7 @@ fn assert_dialled_again(opens: bool) {
     let header = header_of(&mut town, 1);
     let file = town.nodes[0].config_text();
     let settings = Settings { node_timeout: TIMEOUT, address: address(0), ..Settings::default() };
-    let mut node = Cluster::restore(town.time(), &file, settings, 1).unwrap();
+    let mut node = Cluster::restore(town.time(), &file, settings, 1).expect("the town is sound");
     let (peer, local) = (address(1), address(0));
     let mut dialled = 0;
     for _ in 0..30 {

@@ -3,6 +3,9 @@
 use store_cluster::{Cluster, Event};
 use store_engine::LogLevel;
 
+const LOST_MASTER: &str = "Manual failover ended: the connection to the master was lost, and its \
+                           clients may write again. Ask for it again.";
+
 /// A line about something that happened.
 pub(crate) fn words(machine: &Cluster, now_ms: u64, event: &Event) -> (LogLevel, String) {
     let line = match event {
@@ -57,11 +60,7 @@ pub(crate) fn words(machine: &Cluster, now_ms: u64, event: &Event) -> (LogLevel,
             format!("Migrating to orphaned master {to}: it has no replica that works.")
         }
         Event::ManualFailoverTimedOut => "Manual failover timed out.".to_owned(),
-        Event::ManualFailoverLostMaster => {
-            "Manual failover ended: the connection to the master was lost, and its clients may \
-             write again. Ask for it again."
-                .to_owned()
-        }
+        Event::ManualFailoverLostMaster => LOST_MASTER.to_owned(),
         Event::AddressReused(id) => format!(
             "Another node answers at the address of {id}: it is not dialled any more until it \
              tells where it is."

@@ -189,8 +189,8 @@ impl MigrationDriver {
         std::mem::take(&mut self.waiting)
     }
 
-    /// A value was restored, or is not wanted. Others hold its payload until the end of the turn, or
-    /// until a file and replicas have it.
+    /// A value was restored, or is not wanted. Others hold its payload until the end of the turn,
+    /// or until a file and replicas have it.
     pub(crate) fn spend(&mut self, request: Box<DecodeRequest>, unwanted: Option<DecodedValue>) {
         if let Some(value) = unwanted {
             self.thread.free(value);

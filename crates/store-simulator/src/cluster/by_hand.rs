@@ -1,5 +1,5 @@
-//! CLUSTER FAILOVER, which loses nothing: whoever wins has all that its master acknowledged, and the
-//! master takes no more.
+//! CLUSTER FAILOVER, which loses nothing: whoever wins has all that its master acknowledged, and
+//! the master takes no more.
 
 use super::judge::Rule;
 use super::world::World;
