@@ -132,7 +132,7 @@ impl EventLoop {
                 ValueDone::Decoded { session, request, value } => {
                     let number = request.number;
                     let rest = self.engine.finish_restore(self.now_us, session, number, value);
-                    self.migrations.spend(request, rest);
+                    self.migrations.spend(*request, rest);
                 }
             }
         }

@@ -138,7 +138,7 @@ pub(crate) struct MigrationDriver {
     /// What the thread has done.
     pub(crate) done: Vec<ValueDone>,
     /// Payloads of values that were restored, until nobody else holds them.
-    spent: Vec<Box<DecodeRequest>>,
+    spent: Vec<DecodeRequest>,
     /// Whether one of them may be free by the next turn.
     has_new_spent: bool,
     /// Scratch for reads.
@@ -191,7 +191,7 @@ impl MigrationDriver {
 
     /// A value was restored, or is not wanted. Others hold its payload until the end of the turn,
     /// or until a file and replicas have it.
-    pub(crate) fn spend(&mut self, request: Box<DecodeRequest>, unwanted: Option<DecodedValue>) {
+    pub(crate) fn spend(&mut self, request: DecodeRequest, unwanted: Option<DecodedValue>) {
         if let Some(value) = unwanted {
             self.thread.free(value);
         }
@@ -203,7 +203,7 @@ impl MigrationDriver {
     pub(crate) fn free_spent(&mut self) {
         self.has_new_spent = false;
         for request in self.spent.extract_if(.., |request| !request.is_shared()) {
-            self.thread.free_payload(*request);
+            self.thread.free_payload(request);
         }
     }
 
