@@ -5,6 +5,8 @@ mod compat;
 mod conform;
 mod crash;
 mod fuzz;
+mod image;
+mod package;
 mod pictures;
 mod sanitize;
 mod simulate;
@@ -21,6 +23,8 @@ pub(crate) const COMMANDS: &[&Command] = &[
     &conform::COMMAND,
     &crash::COMMAND,
     &fuzz::COMMAND,
+    &image::COMMAND,
+    &package::COMMAND,
     &pictures::COMMAND,
     &sanitize::COMMAND,
     &simulate::COMMAND,
