@@ -10,10 +10,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import { Client, Conflict, Lost, NotAcquired, Refused, Unavailable } from "tenure-client";
 
-const { TENURE_SIDECAR, TENURE_SIDECAR_PID, TENURE_STORE_PORT } = process.env;
+const { TENURE_SIDECAR, TENURE_SIDECAR_PID, TENURE_SIDECAR_TOKEN, TENURE_STORE_PORT } = process.env;
 const GENEROUS = 30_000;
 const TTL = 5_000;
-const client = () => new Client(TENURE_SIDECAR);
+const client = () => new Client(TENURE_SIDECAR, { token: TENURE_SIDECAR_TOKEN });
 
 function store(...words) {
   const lines = [`*${words.length}`, ...words.map((word) => `$${word.length}\r\n${word}`), ""];

@@ -427,7 +427,6 @@ async fn resign(
 }
 
 /// Refuses what was meant for a term that is over: whoever leads since was not meant.
-#[expect(clippy::result_large_err, reason = "a refusal is an answer, and made once a request")]
 async fn check_term(watched: &Watched, token: Option<u64>) -> Result<(), Response> {
     let Some(token) = token else { return Ok(()) };
     let seen = watched.observer.look().await;

@@ -75,6 +75,18 @@ pub(super) fn check_name(name: &str) -> Result<(), Response> {
     Err(refusal(StatusCode::BAD_REQUEST, "bad-setting", error))
 }
 
+/// No lease is longer, and nothing that is counted in leases.
+pub(super) const LENGTH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Refuses a length of time that would keep everybody out for ever.
+pub(super) fn check_length(word: &str, ms: Option<u64>, max: Duration) -> Result<(), Response> {
+    if ms.is_none_or(|ms| Duration::from_millis(ms) <= max) {
+        return Ok(());
+    }
+    let error = format!("{word} is at most {}: shorten it", max.as_millis());
+    Err(refusal(StatusCode::BAD_REQUEST, "bad-setting", error))
+}
+
 /// How long a caller wants to wait.
 pub(super) fn wait(wait_ms: Option<u64>) -> Result<Duration, Response> {
     let wait = Duration::from_millis(wait_ms.unwrap_or(0));

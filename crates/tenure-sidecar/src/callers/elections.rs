@@ -12,7 +12,7 @@ use serde_json::json;
 use tenure::{ElectionBuilder, Events, OnLoss};
 use tokio::task::JoinHandle;
 
-use super::asked::{Asked, check_name, failed, too_many, wait};
+use super::asked::{Asked, LENGTH_MAX, check_length, check_name, failed, too_many, wait};
 use super::owner::{Lifeline, Owner};
 use crate::extract::{PathName, QueryWords};
 use crate::json::Json;
@@ -209,6 +209,8 @@ async fn join_or_refuse(
     asked: Join,
 ) -> Result<Response, Response> {
     check_name(name)?;
+    check_length("lock_delay_ms", asked.lock_delay_ms, LENGTH_MAX)?;
+    check_length("require_beat_ms", asked.require_beat_ms, LENGTH_MAX)?;
     let within = Lifeline::read(asked.within_ms)?;
     let owner = match (&asked.owner, within) {
         (None, None) => None,

@@ -13,7 +13,7 @@ use serde_json::json;
 use tenure::LockGuard;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::asked::{Asked, check_name, failed, too_many, wait};
+use super::asked::{Asked, LENGTH_MAX, check_length, check_name, failed, too_many, wait};
 use super::hold::{COMMANDS_QUEUED_MAX, Held, Holder, Keep, ask};
 use super::owner::{Lifeline, Owner, SILENCE_DEFAULT};
 use crate::clock;
@@ -148,6 +148,7 @@ async fn acquire_or_refuse(
     asked: Acquire,
 ) -> Result<Response, Response> {
     check_name(name)?;
+    check_length("lock_delay_ms", asked.lock_delay_ms, LENGTH_MAX)?;
     let within = Lifeline::read(asked.within_ms)?.unwrap_or(SILENCE_DEFAULT);
     let owner = Owner::read_or_draw(asked.owner.as_deref())?;
     let until = clock::now() + wait(asked.wait_ms)?;

@@ -56,6 +56,21 @@ fn whole_numbers_may_have_a_fraction_of_zero() {
 }
 
 #[test]
+fn lengths_that_keep_everybody_out_for_ever_are_refused() {
+    let stage = Stage::embedded();
+    let served = empty(&stage, "ada");
+    for (path, field) in [
+        ("/elections/x", "lock_delay_ms"),
+        ("/elections/x", "require_beat_ms"),
+        ("/locks/x", "lock_delay_ms"),
+    ] {
+        let refused = served.post(path, &format!("{{\"{field}\":86400001}}"));
+        assert_eq!(code(&refused), said(400, "bad-setting"), "{path} {field}");
+        assert!(refused.json()["error"].as_str().unwrap().contains(field), "{refused:?}");
+    }
+}
+
+#[test]
 fn answers_have_exactly_the_fields_that_are_described() {
     let stage = Stage::embedded();
     let served = empty(&stage, "ada");
