@@ -94,12 +94,16 @@ fn in_python(scenarios: &[&str], listens_on_file: bool) {
     }
 }
 
+fn javascript() -> Command {
+    let mut command = Command::new("node");
+    command.arg(folder("javascript").join("test/scenarios.js"));
+    command
+}
+
 fn in_javascript(scenarios: &[&str], listens_on_file: bool) {
     if is_there("node", "nodejs") {
         for scenario in scenarios {
-            let mut command = Command::new("node");
-            command.arg(folder("javascript").join("test/scenarios.js"));
-            Stage::start(listens_on_file).play(command, scenario);
+            Stage::start(listens_on_file).play(javascript(), scenario);
         }
     }
 }
@@ -126,13 +130,7 @@ fn python_holds_nothing_in_a_forked_child() {
 
 #[test]
 fn a_sidecar_that_is_replaced_is_joined_again() {
-    let javascript = || {
-        let mut command = Command::new("node");
-        command.arg(folder("javascript").join("test/scenarios.js"));
-        command
-    };
-    let languages: [(&str, fn() -> Command); 2] = [("python3", python), ("node", javascript)];
-    for (program, command) in languages {
+    for (program, command) in [("python3", python as fn() -> Command), ("node", javascript)] {
         if is_there(program, program) {
             let mut stage = Stage::start(true);
             let scenario = stage.begin(command(), "restarted");
