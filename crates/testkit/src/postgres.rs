@@ -12,7 +12,7 @@ use crate::child::GuardedChild;
 use crate::folder::TempFolder;
 use crate::lines::Lines;
 use crate::port::ReservedPort;
-use crate::{GENEROUS, wait_for, wait_until};
+use crate::{Certificates, GENEROUS, wait_for, wait_until};
 
 /// The role and the database that every server begins with.
 const SUPERUSER: &str = "postgres";
@@ -57,13 +57,27 @@ impl PostgresServer {
     /// As [`start`](Self::start).
     #[must_use]
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
-        let folder = TempFolder::create();
-        let words = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-U"];
-        let mut initdb = program("initdb");
-        initdb.args(words).arg(SUPERUSER).arg("-D").arg(data_in(&folder));
-        hand_over(folder.path());
-        succeed(initdb);
-        Self::start_in(folder, settings)
+        Self::start_in(initialized(), settings)
+    }
+
+    /// One that speaks TLS as well, with the certificate `name`.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[must_use]
+    pub fn start_with_tls(certificates: &Certificates, name: &str) -> Self {
+        let folder = initialized();
+        // It takes a key only from files of its own account.
+        let own = |ending: &str| {
+            let file = folder.path().join(format!("server.{ending}"));
+            fs::copy(certificates.file(&format!("{name}.{ending}")), &file)
+                .expect("both are files");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+            hand_over(&file);
+            file.display().to_string()
+        };
+        let (cert, key) = (own("pem"), own("key"));
+        Self::start_in(folder, &[("ssl", "on"), ("ssl_cert_file", &cert), ("ssl_key_file", &key)])
     }
 
     fn start_in(folder: TempFolder, settings: &[(&str, &str)]) -> Self {
@@ -305,6 +319,17 @@ impl PostgresServer {
         assert!(may_pass, "postgres did not start. It wrote:\n{}", lines.join("\n"));
         None
     }
+}
+
+/// A folder with the data of an empty server.
+fn initialized() -> TempFolder {
+    let folder = TempFolder::create();
+    let words = ["--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-U"];
+    let mut initdb = program("initdb");
+    initdb.args(words).arg(SUPERUSER).arg("-D").arg(data_in(&folder));
+    hand_over(folder.path());
+    succeed(initdb);
+    folder
 }
 
 const INSTALL: &str = "Install it (Debian: apt-get install postgresql)";

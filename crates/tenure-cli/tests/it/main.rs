@@ -37,6 +37,7 @@ mod once;
 mod operate;
 mod orphans;
 mod password;
+mod postgres;
 mod probe;
 mod quorum;
 mod quorum_succession;
