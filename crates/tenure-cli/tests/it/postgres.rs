@@ -26,7 +26,7 @@ fn everything_works_on_a_database_that_was_prepared() {
     assert_eq!(json(&url, &["store", "init", "--json"])["installed"], true);
     assert_eq!(json(&url, &["store", "init", "--json"])["installed"], false);
     let printed = tenure("redis://unused", &["store", "init", "--print"]);
-    assert!(printed.out.contains("CREATE SCHEMA") && printed.out.ends_with("COMMIT;\n"));
+    assert!(printed.out.contains("CREATE SCHEMA") && printed.out.ends_with("COMMIT;"));
 
     // The login of a program has the least rights.
     server.psql("CREATE ROLE app LOGIN; GRANT tenure_member TO app");
@@ -38,7 +38,7 @@ fn everything_works_on_a_database_that_was_prepared() {
         tenure(&url, &["who", "nightly"]).out.starts_with("ada_")
     });
     let once = ["once", "report", "--tick", "today", "--", "echo", "ran"];
-    assert_eq!(tenure(&url, &once).out, "ran\n");
+    assert_eq!(tenure(&url, &once).out, "ran");
     assert_eq!(tenure(&url, &once).out, "", "it was run before");
 
     let list = json(&url, &["list", "--json"]);
