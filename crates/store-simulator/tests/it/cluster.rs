@@ -9,6 +9,7 @@ const SEEDS_TO_CATCH: u64 = 200;
 /// Broken so that few worlds show it; `cargo xtask simulate store --worlds cluster` looks for them.
 const RARE: &[&str] = &[
     "accept-old-acks",
+    "claim-on-full-disk",
     "dead-keeps-slots",
     "epoch-without-persist",
     "no-grandmaster-rule",
