@@ -138,7 +138,7 @@ mod tests {
 
     fn codes(address: &str, change: impl FnOnce(&mut Survey)) -> Vec<&'static str> {
         let url = PostgresUrl::parse(address).unwrap();
-        let mut survey = Survey { ..Survey::default() };
+        let mut survey = Survey::default();
         survey.is_direct = true;
         survey.clock = clock::unix_us();
         change(&mut survey);
