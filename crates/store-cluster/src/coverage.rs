@@ -13,7 +13,7 @@ impl Cluster {
     pub(crate) fn handle_migration(&mut self) {
         // While its own master is failed, a replica has something better to do.
         let Some(mine) = self.me().master.filter(|mine| !self.nodes[*mine].is_failed()) else {
-            return;
+            return self.forget_orphans();
         };
         let counts = self.count_fine_replicas();
         let count = |index: NodeIndex| counts[usize::from(index)];
@@ -35,6 +35,11 @@ impl Cluster {
             self.log(Event::Migrating { to: self.nodes[target].id });
             self.follow(target);
         }
+    }
+
+    /// Nobody watches who has no replica: what was seen before says nothing later.
+    pub(crate) fn forget_orphans(&mut self) {
+        self.nodes.iter_mut().for_each(|(_, node)| node.orphaned_at = None);
     }
 
     /// How many working replicas each node has.

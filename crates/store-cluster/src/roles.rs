@@ -64,6 +64,7 @@ impl Cluster {
         self.migrating.clear();
         self.taken.clear();
         self.forget_releases();
+        self.forget_orphans();
         self.end_manual();
         self.election = crate::election::Election::default();
         let me = self.me;

@@ -131,3 +131,32 @@ fn a_failover_by_hand_ends_when_its_master_starts_again() {
     town.run(3_500);
     assert_eq!(town.owner_of(1, 0), Some(id(0)), "its clients may have written");
 }
+
+/// A master watches nobody's replicas.
+#[test]
+fn a_replica_that_was_a_master_meanwhile_waits_again_before_it_moves() {
+    let mut town = Town::new(3);
+    let now = town.time();
+    town.nodes[5].replicate(now, id(1), true).expect("the town is sound");
+    town.run(3_000);
+    let take_over = |town: &mut Town, number: usize| {
+        let now = town.time();
+        town.nodes[number].fail_over(now, FailoverMode::Takeover).expect("the town is sound");
+        town.run(500);
+    };
+    town.is_silent[5] = true;
+    town.run(3_000);
+    take_over(&mut town, 3);
+    town.is_silent[5] = false;
+    town.run(10_000);
+    assert!(town.nodes[3].me().is_master());
+    // The second master has lost its replica a moment ago when there is one to spare again.
+    town.is_silent[5] = true;
+    town.run(2_500);
+    take_over(&mut town, 0);
+    assert_eq!(followed_by(&town, 3), Some(id(0)));
+    town.run(2_000);
+    assert_eq!(followed_by(&town, 3), Some(id(0)), "it may come back");
+    town.run(8_000);
+    assert_eq!(followed_by(&town, 3), Some(id(1)), "it did not");
+}
