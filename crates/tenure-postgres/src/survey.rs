@@ -47,7 +47,7 @@ const SETTINGS: &str = "\
 SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', \
 'synchronous_commit', 'full_page_writes', 'synchronous_standby_names', 'max_connections']) AS name";
 const COUNTS: &str = "\
-SELECT (SELECT count(*) FROM pg_stat_activity),
+SELECT (SELECT count(*) FROM pg_stat_activity WHERE datid IS NOT NULL),
        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
        (SELECT count(*) FROM pg_stat_replication),
        (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),

@@ -1,6 +1,7 @@
 //! `tenure doctor` finds each problem that is planted, and nothing else.
 
 mod election;
+mod postgres;
 mod servers;
 mod store;
 
@@ -73,7 +74,7 @@ fn listed() -> BTreeSet<String> {
 
 #[test]
 fn every_finding_is_planted_by_a_test() {
-    let planted = [store::CODES, servers::CODES, election::CODES].concat();
+    let planted = [store::CODES, servers::CODES, postgres::CODES, election::CODES].concat();
     let planted = planted.into_iter().map(str::to_owned);
     assert_eq!(planted.collect::<BTreeSet<_>>(), listed());
 }
