@@ -45,6 +45,11 @@ pub(super) struct Processes {
 pub(super) struct Shown(u32);
 
 impl Shown {
+    #[cfg(test)]
+    pub(super) fn of(child: &std::process::Child) -> Self {
+        Shown(child.id())
+    }
+
     fn file(self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.0))
     }

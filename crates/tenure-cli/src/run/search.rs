@@ -167,6 +167,11 @@ mod tests {
     use super::super::proc::child_has_ended;
     use super::*;
 
+    /// A mark of this test alone: the same test may run elsewhere on this machine, and would kill.
+    fn mark_of(test: &str) -> String {
+        format!("searched_for_{test}_{}", std::process::id())
+    }
+
     /// A process with the mark, whose environment is there.
     fn marked(id: &str) -> (std::process::Child, Pid) {
         let child = std::process::Command::new("sleep").arg("600").env(MARK, id).spawn().unwrap();
@@ -180,9 +185,10 @@ mod tests {
 
     #[test]
     fn a_search_passes_over_whoever_was_there_before_the_leader() {
-        let (mut child, pid) = marked("searched_for_1");
+        let mark = mark_of("before");
+        let (mut child, pid) = marked(&mark);
         let processes = Processes::open().unwrap();
-        let mut search = Search::of(processes, Mark::of("searched_for_1".into()));
+        let mut search = Search::of(processes, Mark::of(mark.into()));
         let leader = processes.watch(pid).unwrap();
         let later = Processes::later(leader);
         assert_eq!(search.kill_marked(Some(later), false, |_| {}).killed, 0);
@@ -196,15 +202,20 @@ mod tests {
     /// Threads that wait for locked environments are no reason for others to be left alone.
     #[test]
     fn a_search_goes_on_where_environments_stay_locked() {
-        let (mut child, pid) = marked("searched_for_2");
+        let mark = mark_of("locked");
+        let (mut child, pid) = marked(&mark);
         let processes = Processes::open().unwrap();
-        let mut search = Search::of(processes, Mark::of("searched_for_2".into()));
+        let mut search = Search::of(processes, Mark::of(mark.into()));
         let leader = processes.watch(pid);
-        let locked = newest_first()[0];
-        search.open.insert(locked);
+        // It lives on, and began after the one that is to be killed.
+        let (mut other, other_pid) = marked(&mark_of("nobody"));
+        search.open.insert(Shown::of(&other));
         while search.kill_marked(leader, false, |_| {}).killed == 0 {}
         child.wait().unwrap();
         let found = search.kill_marked(leader, false, |_| {});
         assert!(found.unclear > 0, "one is still being read: {found:?}");
+        assert_eq!(child_has_ended(other_pid), Some(false));
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 }
