@@ -245,7 +245,8 @@ fn start_servers(builders: &[RedisServerBuilder]) -> Vec<RedisServer> {
     }
     for replica in &servers[1..] {
         wait_until("a replica to be in step", GENEROUS, || {
-            replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+            let facts = replica.try_cli(&["INFO", "replication"]);
+            facts.is_some_and(|facts| facts.contains("master_link_status:up"))
         });
     }
     servers

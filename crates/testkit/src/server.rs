@@ -229,16 +229,14 @@ impl RedisServer {
     }
 
     /// Whether so many replicas have everything that this master has sent by now. Waits a little
-    /// for them.
-    ///
-    /// # Panics
-    /// When the server cannot be reached or does not answer.
+    /// for them. False, too, while the server drops its clients.
     #[must_use]
     pub fn has_replicas_in_step(&self, count: usize) -> bool {
         // WAIT is about what was sent up to the request before it on the line: here the greeting
         // of RESP3. On a line without any, it counts replicas that lag as well.
         let words = ["-3", "WAIT", &count.to_string(), IN_STEP_WITHIN_MS];
-        self.cli(&words).parse::<usize>().is_ok_and(|in_step| in_step >= count)
+        let in_step = self.try_cli(&words).and_then(|answer| answer.parse::<usize>().ok());
+        in_step.is_some_and(|in_step| in_step >= count)
     }
 
     /// Collects what clients ask this server from now on.

@@ -312,7 +312,9 @@ impl Store for Watched {
         let count = format!("connected_slaves:{}", servers.len() - 1);
         let port = format!("master_port:{}", servers[master].port());
         for (node, server) in servers.iter().enumerate() {
-            let facts = server.cli(&["INFO", "replication"]);
+            let Some(facts) = server.try_cli(&["INFO", "replication"]) else {
+                return Some(format!("node {node} drops its clients: it gets another role"));
+            };
             let is_in_step = match node == master {
                 true => facts.contains("role:master") && facts.contains(&count),
                 false => facts.contains("master_link_status:up") && facts.contains(&port),
