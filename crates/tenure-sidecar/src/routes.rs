@@ -326,6 +326,21 @@ struct HistoryPage {
     before: Option<u64>,
 }
 
+/// Greater numbers are not exact in every language; no token is one.
+const NUMBER_MAX: u64 = (1 << 53) - 1;
+
+impl HistoryPage {
+    /// Why the page cannot be shown.
+    fn wrong_number(&self) -> Option<String> {
+        let count = self.count.unwrap_or(1) as u64;
+        if !(1..=NUMBER_MAX).contains(&count) {
+            return Some(format!("count is {count}: write a number from 1 to {NUMBER_MAX}"));
+        }
+        let before = self.before.filter(|before| *before > NUMBER_MAX)?;
+        Some(format!("before is {before}: write the token of a term"))
+    }
+}
+
 #[derive(Serialize)]
 struct History {
     name: String,
@@ -344,6 +359,9 @@ async fn history(
     QueryWords(query): QueryWords<HistoryPage>,
 ) -> Response {
     let Some(watched) = shared.resource(&name) else { return unknown(&shared, &name) };
+    if let Some(wrong) = query.wrong_number() {
+        return problem(StatusCode::BAD_REQUEST, wrong);
+    }
     refresh(&watched).await;
     let (earlier, terms) = match read_page(&watched, &query).await {
         Ok(page) => page,

@@ -238,6 +238,9 @@ fn what_cannot_be_read_is_refused_as_everything_else_is() {
         "/leader/%00%ff",
         "/history/%ff",
         "/history/nightly-report?count=abc",
+        "/history/nightly-report?count=0",
+        "/history/nightly-report?count=9007199254740992",
+        "/history/nightly-report?before=9007199254740992",
         "/monitoring/standby-status?name=a&name=b",
     ];
     for path in paths {
